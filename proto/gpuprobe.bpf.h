@@ -247,8 +247,9 @@ struct gpuprobe_launch {
 };
 
 /*
- * The same as gpuprobe_kernel_ctx, but with the launch in place of the last four parameters: a
- * program may take either at entry and return, at lines and blocks.
+ * The same as gpuprobe_kernel_ctx, but with the launch in place of the last four parameters. A
+ * program may take either at entry and return, at lines and blocks. The type of its argument says
+ * which: the argument must be a struct gpuprobe_launch_ctx *, not a void * that is cast to it.
  */
 struct gpuprobe_launch_ctx {
 	gpuprobe_kernel_id kernel_id;

@@ -21,8 +21,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "bare.h"
-
 /* What `extra` is made of (cuda.h). */
 #define EXTRA_END NULL
 #define EXTRA_BUFFER ((void *)1)
@@ -122,14 +120,11 @@ static bool add_bytes(struct launch_frame *frame, const struct launch_form *form
 	return true;
 }
 
-driver_handle launch_block_begin(struct launch_frame *frame, driver_handle twin, driver_handle own,
-				 uint64_t stream, void ***parameters, void ***extra) {
-	const struct launch_form form = bare_twin_form(own);
+bool launch_block_begin(struct launch_frame *frame, const struct launch_form *form, uint64_t stream,
+			void ***parameters, void ***extra) {
 	const int saved = errno;
 	bool added;
 
-	if (!form.has_block)
-		return twin;
 	frame->used = true;
 	frame->heap = NULL;
 	frame->parameters_at = parameters;
@@ -138,14 +133,13 @@ driver_handle launch_block_begin(struct launch_frame *frame, driver_handle twin,
 	frame->extra = extra ? *extra : NULL;
 	launch_block_fill(&frame->block, stream);
 	if (!frame->extra)
-		added = add_pointer(frame, &form);
+		added = add_pointer(frame, form);
 	else /* with both, the driver says that it is wrong: of the original */
-		added = !frame->parameters && add_bytes(frame, &form);
+		added = !frame->parameters && add_bytes(frame, form);
+	if (!added)
+		launch_block_restore(frame);
 	errno = saved;
-	if (added)
-		return twin;
-	launch_block_restore(frame);
-	return own;
+	return added;
 }
 
 void launch_block_restore(struct launch_frame *frame) {

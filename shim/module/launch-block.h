@@ -39,12 +39,12 @@ struct launch_frame {
 };
 
 /*
- * Before the launch of a twin in place of `own`, inside of the gate: puts the block behind its
- * arguments, in *parameters or *extra (NULL: the call has none). Returns what is to be launched:
- * the twin, or the original where that cannot be. launch_block_end() follows.
+ * Before the launch of a twin with a block: puts that behind the arguments, in *parameters or
+ * *extra (NULL: the call has none). False: it cannot be, the arguments stay, and the original is to
+ * be launched. launch_block_end() follows.
  */
-driver_handle launch_block_begin(struct launch_frame *frame, driver_handle twin, driver_handle own,
-				 uint64_t stream, void ***parameters, void ***extra);
+bool launch_block_begin(struct launch_frame *frame, const struct launch_form *form, uint64_t stream,
+			void ***parameters, void ***extra);
 
 void launch_block_restore(struct launch_frame *frame);
 

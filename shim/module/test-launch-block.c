@@ -13,19 +13,9 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "bare.h"
+#include "launch-block.h"
 
-static char handles[2];
-#define OWN ((driver_handle) & handles[0])
-#define TWIN ((driver_handle) & handles[1])
 #define STREAM UINT64_C(0x1234)
-
-static struct launch_form form;
-
-struct launch_form bare_twin_form(driver_handle handle) {
-	assert_ptr_equal(handle, OWN);
-	return form;
-}
 
 static void check_block(const void *bytes) {
 	struct launch_block block;
@@ -37,18 +27,6 @@ static void check_block(const void *bytes) {
 	assert_int_equal(block.node, 0);
 }
 
-/* A kernel that does not read it: its arguments stay. */
-static void test_none(void **state) {
-	void *arguments[1], **parameters = arguments, **extra = NULL;
-	struct launch_frame frame = {};
-
-	form = (struct launch_form){};
-	assert_ptr_equal(launch_block_begin(&frame, TWIN, OWN, STREAM, &parameters, &extra), TWIN);
-	assert_false(frame.used);
-	assert_ptr_equal(parameters, arguments);
-	assert_null(extra);
-}
-
 /* The pointers of the program, and one more: few, and so many that they need memory. */
 static void test_pointers(void **state) {
 	static const uint16_t counts[] = { 0, 1, 3, 127, 128, 4000 };
@@ -56,15 +34,14 @@ static void test_pointers(void **state) {
 	static void *arguments[4000];
 
 	for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
+		const struct launch_form form = { counts[i], 4 * counts[i], 4 * counts[i], 1 };
 		void **parameters = counts[i] ? arguments : NULL, **extra = NULL;
 		struct launch_frame frame = {};
 
 		for (size_t k = 0; k < counts[i]; k++)
 			arguments[k] = &values[k];
-		form = (struct launch_form){ counts[i], 4 * counts[i], 4 * counts[i], 1 };
 		errno = 77;
-		assert_ptr_equal(launch_block_begin(&frame, TWIN, OWN, STREAM, &parameters, &extra),
-				 TWIN);
+		assert_true(launch_block_begin(&frame, &form, STREAM, &parameters, &extra));
 		assert_true(parameters != arguments);
 		for (size_t k = 0; k < counts[i]; k++)
 			assert_ptr_equal(parameters[k], &values[k]);
@@ -78,12 +55,12 @@ static void test_pointers(void **state) {
 
 /* The call has no `extra`. */
 static void test_cooperative(void **state) {
+	const struct launch_form form = { 1, 4, 8, 1 };
 	int value;
 	void *arguments[] = { &value }, **parameters = arguments;
 	struct launch_frame frame = {};
 
-	form = (struct launch_form){ 1, 4, 8, 1 };
-	assert_ptr_equal(launch_block_begin(&frame, TWIN, OWN, STREAM, &parameters, NULL), TWIN);
+	assert_true(launch_block_begin(&frame, &form, STREAM, &parameters, NULL));
 	assert_ptr_equal(parameters[0], &value);
 	check_block(parameters[1]);
 	launch_block_end(&frame);
@@ -103,11 +80,10 @@ static void test_buffer(void **state) {
 		void *list[] = { (void *)2, &has, (void *)1, bytes, NULL };
 		void **parameters = NULL, **extra = list;
 		struct launch_frame frame = {};
+		const struct launch_form form = { 1, (uint16_t)size, (uint16_t)offset, 1 };
 		const unsigned char *got;
 
-		form = (struct launch_form){ 1, (uint16_t)size, (uint16_t)offset, 1 };
-		assert_ptr_equal(launch_block_begin(&frame, TWIN, OWN, STREAM, &parameters, &extra),
-				 TWIN);
+		assert_true(launch_block_begin(&frame, &form, STREAM, &parameters, &extra));
 		assert_null(parameters);
 		assert_ptr_equal(extra[0], (void *)1);
 		assert_ptr_equal(extra[2], (void *)2);
@@ -139,11 +115,10 @@ static void test_wrong(void **state) {
 
 	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
 		void **parameters = calls[i].parameters, **extra = calls[i].extra;
+		const struct launch_form form = { 1, calls[i].size, 16, 1 };
 		struct launch_frame frame = {};
 
-		form = (struct launch_form){ 1, calls[i].size, 16, 1 };
-		assert_ptr_equal(launch_block_begin(&frame, TWIN, OWN, STREAM, &parameters, &extra),
-				 OWN);
+		assert_false(launch_block_begin(&frame, &form, STREAM, &parameters, &extra));
 		assert_false(frame.used);
 		assert_ptr_equal(parameters, calls[i].parameters);
 		assert_ptr_equal(extra, calls[i].extra);
@@ -185,9 +160,9 @@ static void test_ids(void **state) {
 
 int main(void) {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_none),   cmocka_unit_test(test_pointers),
-		cmocka_unit_test(test_buffer), cmocka_unit_test(test_cooperative),
-		cmocka_unit_test(test_wrong),  cmocka_unit_test(test_ids),
+		cmocka_unit_test(test_pointers), cmocka_unit_test(test_cooperative),
+		cmocka_unit_test(test_buffer),   cmocka_unit_test(test_wrong),
+		cmocka_unit_test(test_ids),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

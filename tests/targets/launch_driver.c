@@ -58,7 +58,8 @@ static struct arguments {
 } all = { .named.one = 1, .spin.one = 1, .filled = { 1 }, .wide = { [WIDE - 1] = 1 } };
 
 /* Where the parameters of a kernel are. */
-static size_t list_arguments(const char *kernel, struct arguments *from, void **list, void **bytes) {
+static size_t list_arguments(const char *kernel, struct arguments *from, void **list,
+			     void **bytes) {
 	if (!strcmp(kernel, "named")) {
 		list[0] = &from->named.one;
 		list[1] = &from->named.wide;
@@ -139,7 +140,8 @@ static bool launch(const char *how, CUfunction function, const char *kernel,
 		CHECK(driver.launch_cooperative(function, BLOCKS, 1, 1, THREADS, 1, 1, 0, stream,
 						given));
 	else if (!strcmp(how, "own"))
-		CHECK(state.launch_own(function, BLOCKS, 1, 1, THREADS, 1, 1, 0, NULL, given, NULL));
+		CHECK(state.launch_own(function, BLOCKS, 1, 1, THREADS, 1, 1, 0, NULL, given,
+				       NULL));
 	else
 		CHECK(driver.launch_kernel(function, BLOCKS, 1, 1, THREADS, 1, 1, 0, stream, given,
 					   NULL));
@@ -220,8 +222,8 @@ static bool run_sum(void) {
 	unsigned total;
 	CUdeviceptr where;
 	size_t size;
-	__typeof__(cuLibraryGetGlobal) *get_global =
-		(__typeof__(get_global))dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuLibraryGetGlobal");
+	__typeof__(cuLibraryGetGlobal) *get_global = (__typeof__(get_global))dlsym(
+		dlopen("libcuda.so.1", RTLD_NOW), "cuLibraryGetGlobal");
 
 	if (state.library)
 		CHECK(get_global(&where, &size, state.library, "total"));
@@ -262,7 +264,8 @@ static bool run(const char *line) {
 	}
 	if (!strcmp(verb, "launch") && words == 4)
 		return run_launch(first, kernel, count);
-	return !strcmp(verb, "streams") && words == 5 && run_streams(atoi(first), kernel, count, ns);
+	return !strcmp(verb, "streams") && words == 5 &&
+	       run_streams(atoi(first), kernel, count, ns);
 }
 
 int main(void) {
