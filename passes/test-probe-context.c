@@ -320,6 +320,9 @@ static void test_no_launch(void **state) {
 		  true },
 		{ HEADER ".visible .entry k(.param .u8 y, .param .align 16 .b8 x[4049]) { ret; }\n",
 		  false },
+		{ HEADER ".visible .entry k(.param .u8 y, .param .u64 .ptr .global .align 32 p, "
+			 ".param .b8 x[4048]) { ret; }\n",
+		  true },
 		{ ".version 8.1\n.target sm_70\n.address_size 64\n.visible .entry k(.param .b8 "
 		  "x[32728]) { ret; }\n",
 		  true },

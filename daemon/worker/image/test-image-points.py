@@ -273,6 +273,23 @@ class Stages(Base):
         self.assertEqual(reply["size"], len(out))
         self.assertNotIn("applied", reply)
 
+    def test_launch_of_a_twin(self):
+        """The block of a launch, which our edit adds to the parameters: passes after it may leave it, and add none themselves."""
+        how = {
+            "flags": 4,
+            "program": PROBE.replace("__gpuprobe_o1_p0()", "__gpuprobe_o1_p0(.param .b64 c0)"),
+            "programs": [{"name": "__gpuprobe_o1_p0", "fd": 2, "isa": 63, "target": 52, "context": [168]}],
+        }
+        block = ",\n\t.param .align 8 .b8 __gpuprobe_launch[32]"
+        _, edited = self.job("text", self.ENTRY, stage="edit", text=PTX.encode(), **how)
+        edited = edited.decode()
+        self.assertEqual((edited.count(block), edited.count("[__gpuprobe_launch+0]")), (1, 1))
+        self.job("text", self.ENTRY, stage="check_edited", text=edited.encode(), **how)
+        self.job("replaced", self.ENTRY, stage="build", text=edited.encode(), **how)
+        self.refused("check_edited", edited.replace("launch[32]", "launch[40]"), "has 3 parameters instead of 2", **how)
+        self.refused("check_edited", edited, "has 3 parameters instead of 2", **{**how, "flags": 0})
+        self.refused("check", PTX.replace(".param .u32 n", ".param .u32 n" + block), "has 3 parameters instead of 2", **how)
+
     def test_nothing_matches(self):
         reply, _ = self.job("own", ("other", "entry"), stage="extract")
         self.assertEqual(reply["reason"], "no kernel matches; it has f, g")
