@@ -241,7 +241,8 @@ struct gpuprobe_kernel_ctx {
 struct gpuprobe_launch {
 	__u64 id; /* no other launch has it, in whatever process. Those of one host thread are
 		     numbered one after the other */
-	__u64 stream; /* its handle, as `gpuprobectl trace` shows it; 0: the default stream */
+	__u64 stream; /* its handle; of the default streams 1 (the process's) and 2 (the thread's
+			 own): as in traces */
 	__u64 thread; /* id of the host thread, as that thread knows it */
 	__u64 node; /* of an executable graph: replays of it have the same id; 0: in no graph */
 };

@@ -11,7 +11,7 @@
 
 struct launch_block {
 	uint64_t id; /* of this launch; 0: not known. Another launch does not have it */
-	uint64_t stream; /* its handle, as the program gave it to the driver */
+	uint64_t stream; /* its handle; 1 and 2: the default ones, as traces name them */
 	uint64_t thread; /* of the host that launched it: its id in the process's pid namespace */
 	uint64_t node; /* of an executable graph; 0: it is in none */
 };

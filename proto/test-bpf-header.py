@@ -34,6 +34,13 @@ int cuda__program(struct gpuprobe_kernel_ctx *ctx)
 	return 0;
 }
 
+/* what daemon and worker know of them: point.h, launch.h */
+_Static_assert(sizeof(struct gpuprobe_kernel_ctx) == 168, "all that is verified");
+_Static_assert(sizeof(struct gpuprobe_launch_ctx) == 168, "all that is verified");
+_Static_assert(__builtin_offsetof(struct gpuprobe_launch_ctx, launch) == 136, "behind nine parameters");
+_Static_assert(__builtin_offsetof(struct gpuprobe_launch_ctx, params) == __builtin_offsetof(struct gpuprobe_kernel_ctx, params), "GPU_PARAM()");
+_Static_assert(__builtin_offsetof(struct gpuprobe_memory_ctx, launch) == 48 && sizeof(struct gpuprobe_memory_ctx) == 80, "behind the rest");
+
 char LICENSE[] SEC("license") = "GPL";
 """
 # the part of one that bpftool makes that matters: the types that other headers define, too
