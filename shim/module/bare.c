@@ -536,7 +536,7 @@ struct question {
 	struct kernel *kernel;
 	struct bare_change *changes; /* a copy */
 	unsigned change_count, version;
-	struct original *twin_of; /* the other form is that of this original's twin; or NULL */
+	struct original *twin; /* the other form is that of this original's twin; or NULL */
 	unsigned threads; /* that a block of it can have */
 	struct launch_form form; /* how it takes the block of a launch */
 };
@@ -578,7 +578,7 @@ static bool begin(struct question *question, struct entry *entry, driver_handle 
 	kernel = entry->kernel;
 	if (entry->handle == handle && kernel && !kernel->busy && !kernel->failed) {
 		question->origin = other_origin(entry->module, entry->origin);
-		question->twin_of = entry->module->original;
+		question->twin = entry->module->original;
 		question->kernel = kernel;
 		good = copy_changes(question);
 		kernel->busy = good;
@@ -592,7 +592,7 @@ static driver_handle answer(const struct question *question) {
 	const char *name = question->kernel->name;
 	driver_handle bare = bare_ask(&question->origin, name);
 
-	if (bare && question->twin_of && !bare_like(&question->origin, bare, question->handle))
+	if (bare && question->twin && !bare_like(&question->origin, bare, question->handle))
 		bare = NULL;
 	for (unsigned i = 0; i < question->change_count && bare; i++)
 		if (!bare_repeat(&question->changes[i], name))
@@ -621,7 +621,7 @@ static bool finish(struct question *question, driver_handle *bare, unsigned roun
 			reset(entry, entry->handle);
 	} else if (!again && question->entry->handle == question->handle &&
 		   question->entry->kernel == kernel) {
-		if (question->twin_of) {
+		if (question->twin) {
 			__atomic_store_n(&question->entry->bare_threads, question->threads,
 					 __ATOMIC_RELAXED);
 			__atomic_store(&question->entry->form, &question->form, __ATOMIC_RELAXED);
@@ -649,11 +649,11 @@ static __attribute__((noinline)) driver_handle resolve(struct entry *entry, driv
 		driver_own()->exchange_capture_mode(&mode);
 		do {
 			bare = answer(&question);
-			question.threads = bare && question.twin_of
+			question.threads = bare && question.twin
 						   ? bare_ask_threads(&question.origin, bare)
 						   : 0;
-			question.form = bare && question.twin_of
-						? twin_form(question.twin_of, question.kernel->name)
+			question.form = bare && question.twin
+						? twin_form(question.twin, question.kernel->name)
 						: (struct launch_form){};
 		} while (!finish(&question, &bare, rounds++));
 		driver_own()->exchange_capture_mode(&mode);
