@@ -239,13 +239,10 @@ static inline uint64_t stream_name(driver_handle stream, const char *function) {
 }
 
 /* Adds the block of a launch to the arguments, if the twin takes one. Returns what is launched. */
-static __attribute__((noinline)) driver_handle add_block(struct launch_frame *frame,
-							 driver_handle twin, driver_handle own,
-							 uint64_t stream, void ***parameters,
-							 void ***extra) {
-	const struct launch_form form = bare_twin_form(own);
-
-	return !form.has_block || launch_block_begin(frame, &form, stream, parameters, extra) ? twin
+static inline driver_handle add_block(struct launch_frame *frame, const struct launch_form *form,
+				      driver_handle twin, driver_handle own, uint64_t stream,
+				      void ***parameters, void ***extra) {
+	return !form->has_block || launch_block_begin(frame, form, stream, parameters, extra) ? twin
 											      : own;
 }
 
@@ -284,6 +281,7 @@ static __attribute__((noinline)) bool again(driver_handle *function, driver_hand
 		unsigned work_ = arm_work();                                                       \
 		driver_handle probed_ = NULL, own_;                                                \
 		struct launch_frame frame_;                                                        \
+		struct launch_form form_ = { 0 };                                                  \
 		driver_result result_;                                                             \
                                                                                                    \
 		if ((work_ & ARM_ENGINE) && patch_needed())                                        \
@@ -305,7 +303,7 @@ static __attribute__((noinline)) bool again(driver_handle *function, driver_hand
 				function = TWIN;                                                   \
 			if (function != own_ && (work_ & ARM_TWINS))                               \
 				function =                                                         \
-					add_block(&frame_, function, own_,                         \
+					add_block(&frame_, &form_, function, own_,                 \
 						  stream_name(STREAM, #name), &parameters, EXTRA); \
 			result_ = REAL(name) arguments;                                            \
 			launch_block_end(&frame_);                                                 \
@@ -324,16 +322,17 @@ static __attribute__((noinline)) bool again(driver_handle *function, driver_hand
 	}
 
 #define LAUNCH_KERNEL(name)                                                                        \
-	LAUNCH(name, (uint64_t)bx *by *bz, twin_choose(function, (uint64_t)bx *by *bz, stream),    \
-	       stream, &extra,                                                                     \
+	LAUNCH(name, (uint64_t)bx *by *bz,                                                         \
+	       twin_choose(function, (uint64_t)bx *by *bz, stream, &form_), stream, &extra,        \
 	       (function, gx, gy, gz, bx, by, bz, shared, stream, parameters, extra),              \
 	       driver_handle function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,         \
 	       unsigned by, unsigned bz, unsigned shared, driver_handle stream, void **parameters, \
 	       void **extra)
-#define LAUNCH_KERNEL_EX(name)                                                                  \
-	LAUNCH(name, threads_of(configuration),                                                 \
-	       twin_choose(function, twin_threads_of(configuration), stream_of(configuration)), \
-	       stream_of(configuration), &extra, (configuration, function, parameters, extra),  \
+#define LAUNCH_KERNEL_EX(name)                                                                 \
+	LAUNCH(name, threads_of(configuration),                                                \
+	       twin_choose(function, twin_threads_of(configuration), stream_of(configuration), \
+			   &form_),                                                            \
+	       stream_of(configuration), &extra, (configuration, function, parameters, extra), \
 	       const void *configuration, driver_handle function, void **parameters, void **extra)
 #define LAUNCH_COOPERATIVE(name)                                                           \
 	LAUNCH(name, (uint64_t)bx *by *bz, function, stream, NULL,                         \

@@ -693,25 +693,17 @@ void bare_twin_resolve(driver_handle handle) {
 		resolve(entry, handle);
 }
 
-driver_handle bare_twin(driver_handle handle, uint64_t threads) {
+driver_handle bare_twin(driver_handle handle, uint64_t threads, struct launch_form *form) {
 	const struct entry *entry = find(handle, false);
 	driver_handle target;
 
 	if (!entry || !__atomic_load_n(&entry->original, __ATOMIC_RELAXED))
 		return handle;
 	target = __atomic_load_n(&entry->target, __ATOMIC_ACQUIRE);
+	__atomic_load(&entry->form, form, __ATOMIC_RELAXED);
 	return target && threads <= __atomic_load_n(&entry->bare_threads, __ATOMIC_RELAXED)
 		       ? target
 		       : handle;
-}
-
-struct launch_form bare_twin_form(driver_handle handle) {
-	const struct entry *entry = find(handle, false);
-	struct launch_form form = {};
-
-	if (entry)
-		__atomic_load(&entry->form, &form, __ATOMIC_RELAXED);
-	return form;
 }
 
 /* ---- what the probed kernel has not registers enough for ----------------------------------- */

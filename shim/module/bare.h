@@ -107,12 +107,10 @@ bool bare_twin_is_open(driver_handle handle);
 void bare_twin_resolve(driver_handle handle);
 /*
  * The twin of a function or kernel for blocks of so many threads: itself where there is none, or
- * where registers do not suffice. Inside of the gate.
+ * where registers do not suffice. *form: the block of a launch that the twin has to be given.
+ * Inside of the gate.
  */
-driver_handle bare_twin(driver_handle handle, uint64_t threads);
-/* How the twin of a function or kernel takes the block of a launch. Inside of the gate, after
- * bare_twin(). */
-struct launch_form bare_twin_form(driver_handle handle);
+driver_handle bare_twin(driver_handle handle, uint64_t threads, struct launch_form *form);
 
 /* The daemon's word. epoch: of which daemon the id is. */
 void bare_retire(uint64_t module_id, uint64_t epoch);

@@ -542,7 +542,8 @@ void twin_prepare(driver_handle function) {
 	errno = saved;
 }
 
-driver_handle twin_choose(driver_handle function, uint64_t threads, driver_handle stream) {
+driver_handle twin_choose(driver_handle function, uint64_t threads, driver_handle stream,
+			  struct launch_form *form) {
 	const struct driver *driver = driver_own();
 	const struct original *one;
 	driver_handle twin, context = NULL;
@@ -550,7 +551,7 @@ driver_handle twin_choose(driver_handle function, uint64_t threads, driver_handl
 
 	if (!bare_needed() || capture_is_going_on())
 		return function;
-	twin = bare_twin(function, threads);
+	twin = bare_twin(function, threads, form);
 	if (twin == function)
 		return function;
 	one = bare_original(function);

@@ -60,10 +60,11 @@ void twin_prepare(driver_handle function);
 
 /*
  * What is launched in place of a function or kernel, in a stream, with blocks of so many threads;
- * TWIN_NOT: the original. Inside of the gate.
+ * TWIN_NOT: the original. *form: the block that a twin has to be given. Inside of the gate.
  */
 #define TWIN_NOT UINT64_MAX
-driver_handle twin_choose(driver_handle function, uint64_t threads, driver_handle stream);
+driver_handle twin_choose(driver_handle function, uint64_t threads, driver_handle stream,
+			  struct launch_form *form);
 
 /* How a kernel of the original's twin takes the block of a launch. The twin is not unloaded
  * meanwhile. */
