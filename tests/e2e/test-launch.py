@@ -202,6 +202,7 @@ def test_duration():
             return counted()
 
         wait_until(probed, "a launch that is probed")
+        program.launch("pointers", "spin")  # as in test_streams
         before = counted()
         ns = 1 << 21
         program.streams(2, "spin", LAUNCHES // 10, ns)
