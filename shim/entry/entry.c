@@ -246,6 +246,10 @@ static inline driver_handle add_block(struct launch_frame *frame, const struct l
 											      : own;
 }
 
+/* The same inside of LAUNCH, which follows. */
+#define ADD_BLOCK(name, stream, extra) \
+	add_block(&frame_, &form_, function, own_, stream_name(stream, #name), &parameters, extra)
+
 /* After each try of a launch. False: that was all. */
 static __attribute__((noinline)) bool again(driver_handle *function, driver_handle *probed,
 					    driver_result result) {
@@ -270,55 +274,53 @@ static __attribute__((noinline)) bool again(driver_handle *function, driver_hand
  * Without any work it is a jump, which has nothing to save: what is more is in a function of its
  * own.
  */
-#define LAUNCH(name, THREADS, TWIN, STREAM, EXTRA, arguments, ...)                                 \
-	static driver_result work_##name(__VA_ARGS__);                                             \
-	WRAP(name, __VA_ARGS__) {                                                                  \
-		if (__builtin_expect(!arm_work(), 1))                                              \
-			return REAL(name) arguments;                                               \
-		return work_##name arguments;                                                      \
-	}                                                                                          \
-	static __attribute__((noinline)) driver_result work_##name(__VA_ARGS__) {                  \
-		unsigned work_ = arm_work();                                                       \
-		driver_handle probed_ = NULL, own_;                                                \
-		struct launch_frame frame_;                                                        \
-		struct launch_form form_ = { 0 };                                                  \
-		driver_result result_;                                                             \
-                                                                                                   \
-		if ((work_ & ARM_ENGINE) && patch_needed())                                        \
-			patch_launch();                                                            \
-		if (work_ & ARM_ENGINE)                                                            \
-			patch_first_launch(function);                                              \
-		if (work_ & ARM_TWINS) {                                                           \
-			twin_prepare(function);                                                    \
-			work_ = arm_work();                                                        \
-		}                                                                                  \
-		if (work_ & ARM_LOADS)                                                             \
-			function = prepare(function, THREADS);                                     \
-		own_ = function;                                                                   \
-		frame_.used = false;                                                               \
-		do {                                                                               \
-			if (work_ & ~ARM_LOADS)                                                    \
-				gate_enter();                                                      \
-			if (work_ & ARM_TWINS)                                                     \
-				function = TWIN;                                                   \
-			if (function != own_ && (work_ & ARM_TWINS))                               \
-				function =                                                         \
-					add_block(&frame_, &form_, function, own_,                 \
-						  stream_name(STREAM, #name), &parameters, EXTRA); \
-			result_ = REAL(name) arguments;                                            \
-			launch_block_end(&frame_);                                                 \
-			if (work_ & ~ARM_LOADS)                                                    \
-				gate_leave();                                                      \
-		} while (__builtin_expect(result_ || probed_, 0) && (work_ & ARM_LOADS) &&         \
-			 (probed_ || function == own_) && again(&function, &probed_, result_));    \
-		if (__builtin_expect(                                                              \
-			    result_ && (work_ & ARM_TWINS) && !probed_ && function != own_, 0)) {  \
-			function = own_;                                                           \
-			gate_enter();                                                              \
-			result_ = REAL(name) arguments;                                            \
-			gate_leave();                                                              \
-		}                                                                                  \
-		return result_;                                                                    \
+#define LAUNCH(name, THREADS, TWIN, STREAM, EXTRA, arguments, ...)                                \
+	static driver_result work_##name(__VA_ARGS__);                                            \
+	WRAP(name, __VA_ARGS__) {                                                                 \
+		if (__builtin_expect(!arm_work(), 1))                                             \
+			return REAL(name) arguments;                                              \
+		return work_##name arguments;                                                     \
+	}                                                                                         \
+	static __attribute__((noinline)) driver_result work_##name(__VA_ARGS__) {                 \
+		unsigned work_ = arm_work();                                                      \
+		driver_handle probed_ = NULL, own_;                                               \
+		struct launch_frame frame_;                                                       \
+		struct launch_form form_ = { 0 };                                                 \
+		driver_result result_;                                                            \
+                                                                                                  \
+		if ((work_ & ARM_ENGINE) && patch_needed())                                       \
+			patch_launch();                                                           \
+		if (work_ & ARM_ENGINE)                                                           \
+			patch_first_launch(function);                                             \
+		if (work_ & ARM_TWINS) {                                                          \
+			twin_prepare(function);                                                   \
+			work_ = arm_work();                                                       \
+		}                                                                                 \
+		if (work_ & ARM_LOADS)                                                            \
+			function = prepare(function, THREADS);                                    \
+		own_ = function;                                                                  \
+		frame_.used = false;                                                              \
+		do {                                                                              \
+			if (work_ & ~ARM_LOADS)                                                   \
+				gate_enter();                                                     \
+			if (work_ & ARM_TWINS)                                                    \
+				function = TWIN;                                                  \
+			if (function != own_ && (work_ & ARM_TWINS))                              \
+				function = ADD_BLOCK(name, STREAM, EXTRA);                        \
+			result_ = REAL(name) arguments;                                           \
+			launch_block_end(&frame_);                                                \
+			if (work_ & ~ARM_LOADS)                                                   \
+				gate_leave();                                                     \
+		} while (__builtin_expect(result_ || probed_, 0) && (work_ & ARM_LOADS) &&        \
+			 (probed_ || function == own_) && again(&function, &probed_, result_));   \
+		if (__builtin_expect(                                                             \
+			    result_ && (work_ & ARM_TWINS) && !probed_ && function != own_, 0)) { \
+			function = own_;                                                          \
+			gate_enter();                                                             \
+			result_ = REAL(name) arguments;                                           \
+			gate_leave();                                                             \
+		}                                                                                 \
+		return result_;                                                                   \
 	}
 
 #define LAUNCH_KERNEL(name)                                                                        \
