@@ -128,7 +128,12 @@ unsigned bare_ask_threads(const struct bare_origin *origin, driver_handle handle
 static const int copied_attributes[] = {
 	DRIVER_FUNCTION_ATTRIBUTE_DYNAMIC_SHARED,
 	DRIVER_FUNCTION_ATTRIBUTE_CARVEOUT,
+	DRIVER_FUNCTION_ATTRIBUTE_CLUSTER_MUST_BE_SET,
+	DRIVER_FUNCTION_ATTRIBUTE_CLUSTER_WIDTH,
+	DRIVER_FUNCTION_ATTRIBUTE_CLUSTER_HEIGHT,
+	DRIVER_FUNCTION_ATTRIBUTE_CLUSTER_DEPTH,
 	DRIVER_FUNCTION_ATTRIBUTE_NON_PORTABLE_CLUSTER,
+	DRIVER_FUNCTION_ATTRIBUTE_CLUSTER_SCHEDULING,
 };
 
 static bool copy_attribute(const struct bare_origin *origin, int attribute, driver_handle to,
@@ -166,7 +171,7 @@ bool bare_like(const struct bare_origin *origin, driver_handle other, driver_han
 	return good;
 }
 
-static bool make(const struct bare_change *change, driver_handle bare) {
+bool bare_change(const struct bare_change *change, driver_handle bare) {
 	const struct driver *driver = driver_own();
 	int result = -1;
 
@@ -204,7 +209,7 @@ bool bare_repeat(const struct bare_change *change, const char *name) {
 	if (!enter(&change->origin, &before))
 		return false;
 	bare = ask(&change->origin, name);
-	good = bare && make(change, bare);
+	good = bare && bare_change(change, bare);
 	leave(&change->origin, before);
 	return good;
 }

@@ -60,5 +60,8 @@ unsigned bare_ask_threads(const struct bare_origin *origin, driver_handle handle
  */
 bool bare_like(const struct bare_origin *origin, driver_handle other, driver_handle original);
 
+/* Makes the change on `other`. */
+bool bare_change(const struct bare_change *change, driver_handle other);
+
 /* Makes the change on the bare form of the handle that it was made with. */
 bool bare_repeat(const struct bare_change *change, const char *name);

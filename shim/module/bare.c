@@ -32,12 +32,14 @@
 #include "bare-ask.h"
 #include "shim/base/cancel.h"
 #include "shim/base/deadline.h"
+#include "fit.h"
 #include "load.h"
 
 #define BUCKETS 1024
 #define LOCK_WAIT_MS 100 /* in a forked child somebody else may have held it */
 #define EARLY_MAX 16
 #define ROUNDS_MAX 8
+#define FOLLOWERS_MAX 32 /* a kernel's twins: one a context */
 #define TRIES_MAX 20 /* a millisecond each, while another thread asks the driver */
 
 /* One kernel of a module, under all its handles. */
@@ -59,7 +61,7 @@ struct module {
 	struct original *original; /* NULL: a replaced module */
 	driver_handle twin; /* of an original, if it has one: its kernels are launched */
 	bool twin_is_library;
-	uint64_t module_id, epoch;
+	uint64_t module_id, epoch; /* of an original: those of the twin */
 	bool retired; /* the other form of each kernel is launched: bare ones, or those of a twin */
 	struct kernel *kernels;
 };
@@ -67,12 +69,14 @@ struct module {
 struct entry {
 	struct entry *next; /* of the bucket; stays */
 	driver_handle handle; /* NULL: not in use */
+	driver_handle place; /* NULL, or in which context: bare_place_add() */
 	bool container;
 	driver_handle target; /* what is launched; NULL: to be asked for */
 	driver_handle bare; /* the same if it has to be the bare one */
 	unsigned threads; /* that a block of it can have; 0: to be asked for */
 	unsigned bare_threads; /* of the bare one */
-	unsigned launched_bare; /* because the probed one could not be */
+	unsigned launched_bare; /* because the probed one could not be, or the twin not */
+	int unsaid; /* that has to be reported: enum bare_why */
 	struct original *original; /* its module's; NULL: it is of a replaced module */
 	/* what follows is only for who holds the lock */
 	struct bare_origin origin;
@@ -81,6 +85,7 @@ struct entry {
 };
 
 unsigned bare_retired_count;
+bool bare_unsaid;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* around all but reading the table */
 static struct entry *buckets[BUCKETS];
 static struct module *modules;
@@ -122,13 +127,30 @@ static struct entry **bucket_of(driver_handle handle) {
 	return &buckets[(uint64_t)(uintptr_t)handle * UINT64_C(0x9e3779b97f4a7c15) >> 54];
 }
 
-static struct entry *find(driver_handle handle, bool container) {
+static bool is_entry(const struct entry *entry, driver_handle handle, bool container,
+		     driver_handle place) {
+	return __atomic_load_n(&entry->handle, __ATOMIC_ACQUIRE) == handle &&
+	       __atomic_load_n(&entry->container, __ATOMIC_RELAXED) == container &&
+	       __atomic_load_n(&entry->place, __ATOMIC_RELAXED) == place;
+}
+
+static struct entry *find_in(driver_handle handle, bool container, driver_handle place) {
 	struct entry *entry = __atomic_load_n(bucket_of(handle), __ATOMIC_ACQUIRE);
 
-	while (entry && (__atomic_load_n(&entry->handle, __ATOMIC_ACQUIRE) != handle ||
-			 __atomic_load_n(&entry->container, __ATOMIC_RELAXED) != container))
+	while (entry && !is_entry(entry, handle, container, place))
 		entry = entry->next;
 	return handle ? entry : NULL;
+}
+
+static struct entry *find(driver_handle handle, bool container) {
+	return find_in(handle, container, NULL);
+}
+
+/* Of a function or kernel in a context: where it has an entry for that context, that one. */
+static struct entry *find_at(driver_handle handle, driver_handle context) {
+	struct entry *entry = find_in(handle, false, context);
+
+	return entry || !context ? entry : find(handle, false);
 }
 
 static void set_target(struct entry *entry, driver_handle target) {
@@ -176,9 +198,9 @@ static struct entry *get_free(driver_handle handle) {
 }
 
 static void add(driver_handle handle, struct bare_origin origin, struct module *module,
-		struct kernel *kernel) {
+		struct kernel *kernel, driver_handle place) {
 	bool container = origin.kind == BARE_CONTAINER;
-	struct entry *entry = find(handle, container);
+	struct entry *entry = find_in(handle, container, place);
 
 	if (entry && entry->module == module && entry->kernel == kernel) {
 		entry->origin = origin; /* its context may be another one with the same handle */
@@ -190,6 +212,7 @@ static void add(driver_handle handle, struct bare_origin origin, struct module *
 	if (!entry)
 		return;
 	__atomic_store_n(&entry->container, container, __ATOMIC_RELAXED);
+	__atomic_store_n(&entry->place, place, __ATOMIC_RELAXED);
 	entry->origin = origin;
 	entry->module = module;
 	entry->kernel = kernel;
@@ -257,7 +280,7 @@ void bare_load_added(const struct load *load) {
 	add(load->handle,
 	    (struct bare_origin){ BARE_CONTAINER, NULL, load->context, load->context_id,
 				  load->born },
-	    module, NULL);
+	    module, NULL, NULL);
 	leave();
 }
 
@@ -309,8 +332,10 @@ void bare_original_added(struct original *original, driver_handle container, dri
 	}
 	*module = (struct module){ .next = modules, .original = original };
 	modules = module;
-	add(container, (struct bare_origin){ BARE_CONTAINER, NULL, context, context_id, born },
-	    module, NULL);
+	if (container)
+		add(container,
+		    (struct bare_origin){ BARE_CONTAINER, NULL, context, context_id, born }, module,
+		    NULL, NULL);
 	leave();
 }
 
@@ -318,20 +343,70 @@ void bare_original_removed(struct original *original) {
 	remove_module(NULL, original);
 }
 
-struct original *bare_original(driver_handle handle) {
-	const struct entry *entry = find(handle, false);
+struct original *bare_original(driver_handle handle, driver_handle context) {
+	const struct entry *entry = find_at(handle, context);
 
 	return entry ? __atomic_load_n(&entry->original, __ATOMIC_RELAXED) : NULL;
 }
 
-void bare_twin_changed(struct original *original, bool library, driver_handle twin) {
+static struct module *module_of(const struct original *original) {
+	struct module *module = modules;
+
+	while (module && module->original != original)
+		module = module->next;
+	return module;
+}
+
+/* With the lock held. */
+static bool copy_kernel(struct kernel *to, const struct kernel *from) {
+	if (to->changes || !from->change_count)
+		return true;
+	to->changes = reallocarray(NULL, from->change_count, sizeof(*to->changes));
+	if (!to->changes)
+		return false;
+	memcpy(to->changes, from->changes, from->change_count * sizeof(*to->changes));
+	to->change_count = from->change_count;
+	return true;
+}
+
+bool bare_place_add(driver_handle handle, struct original *original, driver_handle context,
+		    uint64_t context_id) {
+	const struct entry *entry;
+	struct kernel *kernel = NULL;
+	struct bare_origin origin;
+	struct module *module;
+
+	if (!enter())
+		return false;
+	entry = find(handle, false);
+	module = module_of(original);
+	if (module && entry && entry->kernel &&
+	    (entry->origin.kind == BARE_KERNEL || entry->origin.context == context))
+		kernel = get_kernel(module, entry->kernel->name, strlen(entry->kernel->name));
+	if (kernel && copy_kernel(kernel, entry->kernel)) {
+		origin = entry->origin;
+		origin.context = context;
+		origin.context_id = context_id;
+		origin.born = arm_born();
+		add(handle, origin, module, kernel, context);
+	}
+	kernel = find_in(handle, false, context) ? kernel : NULL;
+	leave();
+	return kernel;
+}
+
+void bare_twin_changed(struct original *original, const struct load *twin) {
+	struct module *module;
+
+	fit_forget(); /* handles of kernels may be used again */
 	if (!enter_surely())
 		return;
-	for (struct module *module = modules; module; module = module->next) {
-		if (module->original != original)
-			continue;
-		module->twin = twin;
-		module->twin_is_library = library;
+	module = module_of(original);
+	if (module) {
+		module->twin = twin ? twin->handle : NULL;
+		module->twin_is_library = twin && twin->kind == LOAD_LIBRARY;
+		module->module_id = twin ? twin->module_id : 0;
+		module->epoch = twin ? twin->epoch : 0;
 		if (module->retired != (twin != NULL))
 			__atomic_add_fetch(&bare_retired_count, twin ? 1 : -1, __ATOMIC_RELAXED);
 		module->retired = twin != NULL;
@@ -340,8 +415,10 @@ void bare_twin_changed(struct original *original, bool library, driver_handle tw
 			kernel->version++;
 		}
 		FOR_EACH_ENTRY(entry)
-		if (entry->module == module)
+		if (entry->module == module) {
 			reset(entry, entry->handle);
+			__atomic_store_n(&entry->launched_bare, 0, __ATOMIC_RELAXED);
+		}
 	}
 	leave();
 }
@@ -444,7 +521,7 @@ static void got(driver_handle from, driver_handle handle, const char *name, enum
 	if (container && name)
 		kernel = get_kernel(container->module, name, strlen(name));
 	if (container && (kernel || !name))
-		add(handle, origin, container->module, kernel);
+		add(handle, origin, container->module, kernel, NULL);
 	leave();
 }
 
@@ -472,7 +549,7 @@ void bare_got_function_of(driver_handle kernel, driver_handle function) {
 	entry = find(kernel, false);
 	if (entry && entry->origin.kind == BARE_KERNEL) {
 		origin.from = entry->origin.from;
-		add(function, origin, entry->module, entry->kernel);
+		add(function, origin, entry->module, entry->kernel, NULL);
 	}
 	leave();
 }
@@ -502,26 +579,59 @@ static bool note(struct kernel *kernel, const struct bare_change *change) {
 	return true;
 }
 
+/* A kernel's other form that is launched already gets a change at once. */
+struct follower {
+	struct entry *entry;
+	driver_handle target;
+};
+
+/* With the lock held. False: it is nothing new. */
+static bool note_change(struct entry *changed, struct bare_change change,
+			struct follower followers[FOLLOWERS_MAX], unsigned *count) {
+	struct kernel *kernel = changed->kernel;
+	driver_handle target = changed->target;
+
+	change.origin = changed->origin;
+	if (!note(kernel, &change))
+		return false;
+	kernel->version++;
+	if (!kernel->failed && changed->module->original && target && target != changed->handle &&
+	    *count < FOLLOWERS_MAX) {
+		followers[(*count)++] = (struct follower){ changed, target };
+		return true;
+	}
+	FOR_EACH_ENTRY(entry)
+	if (entry->kernel == kernel)
+		reset(entry, entry->handle);
+	return true;
+}
+
+/* What did not take the change is asked for anew, and not launched till then. */
+static void follow(const struct bare_change *change, const struct follower *follower) {
+	if (bare_change(change, follower->target) || !enter_surely())
+		return;
+	if (follower->entry->handle == change->handle && follower->entry->kernel)
+		reset(follower->entry, change->handle);
+	leave();
+}
+
 void bare_changed(enum bare_setting setting, driver_handle handle, int attribute, int value,
 		  int device) {
-	struct bare_change change = { setting, handle, { 0 }, attribute, value, device };
-	const struct entry *changed;
+	const struct bare_change change = { setting, handle, { 0 }, attribute, value, device };
+	struct follower followers[FOLLOWERS_MAX];
+	unsigned count = 0;
+	bool news = false;
 
 	if (!find(handle, false) || !enter())
 		return;
-	changed = find(handle, false);
-	if (changed) {
-		struct kernel *kernel = changed->kernel;
-
-		change.origin = changed->origin;
-		if (note(kernel, &change)) {
-			kernel->version++;
-			FOR_EACH_ENTRY(entry)
-			if (entry->kernel == kernel)
-				reset(entry, entry->handle);
-		}
-	}
+	for (struct entry *entry = *bucket_of(handle); entry; entry = entry->next)
+		if (entry->handle == handle && entry->kernel)
+			news |= note_change(entry, change, followers, &count);
 	leave();
+	for (unsigned i = 0; i < count; i++)
+		follow(&change, &followers[i]);
+	if (news)
+		fit_forget();
 }
 
 /* ---- the bare kernel ---------------------------------------------------------------------- */
@@ -534,8 +644,7 @@ struct question {
 	struct kernel *kernel;
 	struct bare_change *changes; /* a copy */
 	unsigned change_count, version;
-	bool twin; /* the other form is that of a twin, */
-	unsigned threads; /* and a block of it can have so many */
+	bool twin; /* the other form is that of a twin */
 };
 
 /* Where the other form of what came from there is: in the same module, or in the twin's. */
@@ -618,9 +727,6 @@ static bool finish(struct question *question, driver_handle *bare, unsigned roun
 			reset(entry, entry->handle);
 	} else if (!again && question->entry->handle == question->handle &&
 		   question->entry->kernel == kernel) {
-		if (question->twin)
-			__atomic_store_n(&question->entry->bare_threads, question->threads,
-					 __ATOMIC_RELAXED);
 		set_bare(question->entry, *bare);
 		if (question->entry->module->retired)
 			set_target(question->entry, *bare);
@@ -644,9 +750,6 @@ static __attribute__((noinline)) driver_handle resolve(struct entry *entry, driv
 		driver_own()->exchange_capture_mode(&mode);
 		do {
 			bare = answer(&question);
-			question.threads = bare && question.twin
-						   ? bare_ask_threads(&question.origin, bare)
-						   : 0;
 		} while (!finish(&question, &bare, rounds++));
 		driver_own()->exchange_capture_mode(&mode);
 	}
@@ -671,30 +774,28 @@ driver_handle bare_function(driver_handle handle) {
 	return target ? target : resolve(entry, handle);
 }
 
-bool bare_twin_is_open(driver_handle handle) {
-	const struct entry *entry = bare_needed() ? find(handle, false) : NULL;
+bool bare_twin_is_open(driver_handle handle, driver_handle context) {
+	const struct entry *entry = bare_needed() ? find_at(handle, context) : NULL;
 
 	return entry && __atomic_load_n(&entry->original, __ATOMIC_RELAXED) &&
 	       !__atomic_load_n(&entry->target, __ATOMIC_ACQUIRE);
 }
 
-void bare_twin_resolve(driver_handle handle) {
-	struct entry *entry = find(handle, false);
+void bare_twin_resolve(driver_handle handle, driver_handle context) {
+	struct entry *entry = find_at(handle, context);
 
 	if (entry && !__atomic_load_n(&entry->target, __ATOMIC_ACQUIRE))
 		resolve(entry, handle);
 }
 
-driver_handle bare_twin(driver_handle handle, uint64_t threads) {
-	const struct entry *entry = find(handle, false);
+driver_handle bare_twin(driver_handle handle, driver_handle context) {
+	const struct entry *entry = find_at(handle, context);
 	driver_handle target;
 
 	if (!entry || !__atomic_load_n(&entry->original, __ATOMIC_RELAXED))
 		return handle;
 	target = __atomic_load_n(&entry->target, __ATOMIC_ACQUIRE);
-	return target && threads <= __atomic_load_n(&entry->bare_threads, __ATOMIC_RELAXED)
-		       ? target
-		       : handle;
+	return target ? target : handle;
 }
 
 /* ---- what the probed kernel has not registers enough for ----------------------------------- */
@@ -757,30 +858,91 @@ static __attribute__((noinline)) unsigned ask_threads(struct entry *entry, drive
 	return threads;
 }
 
+/* What load_report_bare() is told. */
+struct unsaid {
+	uint64_t module_id, epoch;
+	char name[WIRE_REPORT_NAME_MAX + 1];
+	enum bare_why why;
+	unsigned count;
+};
+
+/* With the lock held. */
+static void describe(struct unsaid *unsaid, const struct entry *entry, enum bare_why why) {
+	const char *name = entry->kernel->name;
+	size_t length = strlen(name) - strlen(suffix_of(entry->module));
+
+	*unsaid = (struct unsaid){
+		.module_id = entry->module->module_id,
+		.epoch = entry->module->epoch,
+		.why = why,
+		.count = __atomic_load_n(&entry->launched_bare, __ATOMIC_RELAXED),
+	};
+	memcpy(unsaid->name, name,
+	       length < sizeof(unsaid->name) ? length : sizeof(unsaid->name) - 1);
+}
+
+static void say(const struct unsaid *unsaid) {
+	if (unsaid->module_id)
+		load_report_bare(unsaid->module_id, unsaid->epoch, unsaid->name, unsaid->why,
+				 unsaid->count);
+}
+
+/* Counts a launch of the bare form. Is it one to be reported? */
+static bool counts(struct entry *entry) {
+	unsigned count = __atomic_add_fetch(&entry->launched_bare, 1, __ATOMIC_RELAXED);
+
+	return count == 1 || count == 100 || count == 10000 || count == 1000000;
+}
+
 void bare_launched(driver_handle handle) {
 	struct entry *entry = find(handle, false);
-	char name[WIRE_REPORT_NAME_MAX + 1] = "";
-	uint64_t module_id = 0, epoch = 0;
+	struct unsaid unsaid = { 0 };
 	int saved = errno;
-	unsigned count;
 
-	if (!entry)
-		return;
-	count = __atomic_add_fetch(&entry->launched_bare, 1, __ATOMIC_RELAXED);
-	if (count != 1 && count != 100 && count != 10000 && count != 1000000)
+	if (!entry || !counts(entry))
 		return;
 	if (enter()) {
-		if (entry->handle == handle && entry->kernel) {
-			module_id = entry->module->module_id;
-			epoch = entry->module->epoch;
-			strncpy(name, entry->kernel->name, sizeof(name) - 1);
-			if (strlen(entry->kernel->name) - strlen(BARE_SUFFIX) < sizeof(name))
-				name[strlen(entry->kernel->name) - strlen(BARE_SUFFIX)] = '\0';
-		}
+		if (entry->handle == handle && entry->kernel)
+			describe(&unsaid, entry, BARE_NO_REGISTERS);
 		leave();
 	}
-	if (module_id)
-		load_report_bare(module_id, epoch, name, count);
+	say(&unsaid);
+	errno = saved;
+}
+
+void bare_twin_refused(driver_handle handle, driver_handle context, enum bare_why why) {
+	struct entry *entry = find_at(handle, context);
+
+	if (!entry || !counts(entry))
+		return;
+	__atomic_store_n(&entry->unsaid, why, __ATOMIC_RELAXED);
+	__atomic_store_n(&bare_unsaid, true, __ATOMIC_RELEASE);
+}
+
+static bool find_unsaid(struct unsaid *unsaid) {
+	bool found = false;
+
+	if (!enter())
+		return false;
+	FOR_EACH_ENTRY(entry) {
+		int why = found ? 0 : __atomic_exchange_n(&entry->unsaid, 0, __ATOMIC_RELAXED);
+
+		if (why && entry->handle && entry->kernel) {
+			describe(unsaid, entry, (enum bare_why)why);
+			found = true;
+		}
+	}
+	leave();
+	return found;
+}
+
+void bare_say(void) {
+	struct unsaid unsaid;
+	int saved = errno;
+
+	__atomic_store_n(&bare_unsaid, false, __ATOMIC_SEQ_CST);
+	while (find_unsaid(&unsaid))
+		say(&unsaid);
 	errno = saved;
 }
 

@@ -131,7 +131,8 @@ static driver_result get_device(int *device) {
 	return 0;
 }
 
-void load_report_bare(uint64_t module_id, uint64_t epoch, const char *kernel, unsigned launches) {
+void load_report_bare(uint64_t module_id, uint64_t epoch, const char *kernel, enum bare_why why,
+		      unsigned launches) {
 	assert_int_equal(epoch, 1);
 	reported.count++;
 	reported.module = module_id;

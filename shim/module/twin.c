@@ -41,17 +41,20 @@
 #define IDLE_WAIT_MS 2
 #define RETRY_FIRST_MS 1 /* then twice as long each time */
 #define RETRY_LAST_MS 1000
+#define PLACES_MAX 16 /* contexts with twins of a library */
 
 struct original {
 	struct original *next; /* never taken off */
 	driver_handle handle; /* NULL: it is unloaded, and this can be used again */
 	enum load_kind kind;
-	driver_handle context; /* of a module, */
-	uint64_t context_id, born; /* and driver_context_id() of it; arm_born() */
+	/* A library can be launched in any context, and its variables are elsewhere in each: so it
+	 * has a place for each context, and twins belong to places. */
+	struct original *library; /* of a place: that is in which context */
+	driver_handle context; /* of a module or place; NULL: a library */
+	uint64_t context_id, born; /* driver_context_id() of it; arm_born() */
 	struct image image;
 	void *copy; /* owned: the image, if it was not preserved */
 	struct load *twin; /* that is not unloaded, launched or not; arm.h and load.h know it */
-	driver_handle twin_context; /* where it was made; NULL: it is not launched anywhere */
 	/* the maker's alone */
 	struct load *ready; /* the next twin, for which the context was not idle yet */
 	bool busy; /* the maker is about it */
@@ -83,7 +86,7 @@ bool twin_is_preserved(const int *options, void *const *values, unsigned count) 
 static struct original *get_place(void) {
 	struct original *one = originals;
 
-	while (one && (one->handle || one->busy))
+	while (one && (one->handle || one->busy || one->twin || one->ready))
 		one = one->next;
 	if (one)
 		return one;
@@ -267,35 +270,31 @@ static void unload(struct load *twin) {
 /* No launch finds the twin any more. It stays loaded. */
 static void hide_twin(struct original *one) {
 	pthread_mutex_lock(&lock);
-	bare_twin_changed(one, false, NULL);
+	bare_twin_changed(one, NULL);
 	pthread_mutex_unlock(&lock);
 }
 
-/* The twin that was loaded in this context, for unload(); no launch finds it any more. */
-static struct load *take_twin(struct original *one, driver_handle context) {
-	struct load *twin = NULL;
+/* The twin, for unload(); no launch finds it any more. */
+static struct load *take_twin(struct original *one) {
+	struct load *twin;
 
 	pthread_mutex_lock(&lock);
-	bare_twin_changed(one, false, NULL);
-	if (one->twin && (!one->twin_context || one->twin_context == context)) {
-		twin = one->twin;
-		one->twin = NULL;
-	}
+	bare_twin_changed(one, NULL);
+	twin = one->twin;
+	one->twin = NULL;
 	pthread_mutex_unlock(&lock);
 	return twin;
 }
 
 /* Launches find the twin from now on. False: the original has gone meanwhile. */
-static bool show_twin(struct original *one, const struct original *as, struct load *twin,
-		      driver_handle context) {
+static bool show_twin(struct original *one, const struct original *as, struct load *twin) {
 	bool same;
 
 	pthread_mutex_lock(&lock);
 	same = one->handle == as->handle && one->born == as->born;
 	if (same) {
 		one->twin = twin;
-		__atomic_store_n(&one->twin_context, context, __ATOMIC_RELAXED);
-		bare_twin_changed(one, twin->kind == LOAD_LIBRARY, twin->handle);
+		bare_twin_changed(one, twin);
 	}
 	pthread_mutex_unlock(&lock);
 	return same;
@@ -351,16 +350,14 @@ static bool can_load(enum load_kind kind) {
 
 /* The image is there: loads it in place of an earlier twin. False: not now. */
 static bool replace_twin(struct original *one, const struct original *as, struct load *load) {
-	driver_handle context = NULL, handle = NULL;
+	driver_handle handle = NULL;
 	driver_result result;
 	struct load *before;
 	const char *missing;
 
-	if (driver_own()->ctx_get_current(&context) != 0 || !context ||
-	    (as->kind == LOAD_MODULE && context != as->context) ||
-	    (as->twin && as->twin_context && as->twin_context != context) || !begin_idle())
+	if (!begin_idle())
 		return false;
-	before = take_twin(one, context);
+	before = take_twin(one);
 	if (before)
 		unload(before);
 	if (!twin_image_fill(load, as->kind, as->handle, &missing)) {
@@ -375,7 +372,7 @@ static bool replace_twin(struct original *one, const struct original *as, struct
 		return true;
 	}
 	load_commit(load, as->kind, handle);
-	if (!show_twin(one, as, load, context))
+	if (!show_twin(one, as, load))
 		unload(load);
 	return true;
 }
@@ -407,15 +404,15 @@ static void end(struct original *one, bool done) {
 	pthread_mutex_unlock(&lock);
 }
 
-/* There is to be no twin. One that cannot be unloaded now is kept, but not launched. */
+/* There is to be no twin. One that cannot be unloaded now is kept, but not launched. In the
+ * original's context. */
 static void drop(struct original *one) {
-	driver_handle context = NULL;
 	struct load *twin;
 
 	hide_twin(one);
-	if (!one->twin || driver_own()->ctx_get_current(&context) != 0 || !begin_idle())
+	if (!one->twin || !begin_idle())
 		return;
-	twin = take_twin(one, context);
+	twin = take_twin(one);
 	if (twin)
 		unload(twin);
 	gate_open();
@@ -442,15 +439,39 @@ static bool obey(struct original *one, const struct original *as) {
 	return answer == LOAD_ANSWER_OWN;
 }
 
+/* Makes a context current (NULL: leaves the one that is); before, mode: for leave_context(). */
+static bool enter_context(driver_handle context, driver_handle *before, int *mode) {
+	const struct driver *driver = driver_own();
+
+	*mode = DRIVER_CAPTURE_MODE_RELAXED;
+	if (driver->ctx_get_current(before) != 0)
+		return false;
+	driver->exchange_capture_mode(mode);
+	if (!context || context == *before || driver->ctx_set_current(context) == 0)
+		return true;
+	driver->exchange_capture_mode(mode);
+	return false;
+}
+
+static void leave_context(driver_handle context, driver_handle before, int mode) {
+	if (context && context != before)
+		driver_own()->ctx_set_current(before);
+	driver_own()->exchange_capture_mode(&mode);
+}
+
 static void make(struct original *one) {
-	int mode = DRIVER_CAPTURE_MODE_RELAXED;
+	driver_handle before = NULL;
 	struct original as;
+	bool done = false;
+	int mode;
 
 	if (capture_is_going_on() || !begin(one, &as))
 		return;
-	driver_own()->exchange_capture_mode(&mode);
-	end(one, obey(one, &as));
-	driver_own()->exchange_capture_mode(&mode);
+	if (enter_context(as.context, &before, &mode)) {
+		done = obey(one, &as);
+		leave_context(as.context, before, mode);
+	}
+	end(one, done);
 }
 
 /* What was asked for before attachments changed. */
@@ -460,14 +481,83 @@ static void drop_ready(struct original *one) {
 	one->ready = NULL;
 }
 
-static void drop_all(void) {
-	int mode = DRIVER_CAPTURE_MODE_RELAXED;
+/* gone: only twins of libraries whose context has ended. They do not go with it. */
+static void drop_all(bool gone) {
+	driver_handle before = NULL, context;
+	int mode;
 
-	driver_own()->exchange_capture_mode(&mode);
-	for (struct original *one = originals; one; one = one->next)
-		if (one->twin)
+	for (struct original *one = originals; one; one = one->next) {
+		if (!one->handle)
+			drop_ready(one);
+		if (!one->twin || (gone && one->handle))
+			continue;
+		context = one->handle ? one->context : NULL;
+		if (enter_context(context, &before, &mode)) {
 			drop(one);
-	driver_own()->exchange_capture_mode(&mode);
+			leave_context(context, before, mode);
+		}
+	}
+}
+
+/* ---- places ----------------------------------------------------------------------------- */
+
+/* With the lock held: the place of a library in a context, or NULL; *count: of all its places. */
+static struct original *find_place(const struct original *library, driver_handle context,
+				   unsigned *count) {
+	struct original *place = NULL;
+
+	*count = 0;
+	for (struct original *one = originals; one; one = one->next) {
+		if (!one->handle || one->library != library)
+			continue;
+		++*count;
+		if (one->context == context)
+			place = one;
+	}
+	return place;
+}
+
+/* The place of a library in a context; it is made if there is none. NULL: there is no room. */
+static struct original *get_library_place(struct original *library, driver_handle context) {
+	struct original *one, *next;
+	unsigned count;
+	bool made;
+
+	drop_all(true);
+	pthread_mutex_lock(&lock);
+	one = find_place(library, context, &count);
+	made = !one;
+	if (made && count < PLACES_MAX)
+		one = get_place();
+	if (made && one) {
+		next = one->next;
+		*one = *library;
+		one->next = next;
+		one->library = library;
+		one->copy = NULL; /* it is the library's */
+		one->context = context;
+		one->context_id = driver_context_id(context);
+		one->born = arm_born();
+	}
+	pthread_mutex_unlock(&lock);
+	if (made && one)
+		bare_original_added(one, NULL, context, one->context_id, one->born);
+	return one;
+}
+
+/* The original of a kernel in a context, which may get a twin there; NULL: there is none. */
+static struct original *get_original(driver_handle function, driver_handle context) {
+	struct original *one = context ? bare_original(function, context) : NULL, *place;
+
+	if (!one || one->context)
+		return one && one->context == context ? one : NULL;
+	place = get_library_place(one, context);
+	if (place && bare_place_add(function, place, context, place->context_id))
+		return place;
+	pthread_mutex_lock(&lock);
+	__atomic_store_n(&one->asked, true, __ATOMIC_RELAXED); /* not at every launch */
+	pthread_mutex_unlock(&lock);
+	return NULL;
 }
 
 /* ---- launches --------------------------------------------------------------------------- */
@@ -495,46 +585,63 @@ static void look(void) {
 	for (struct original *one = originals; one; one = one->next)
 		drop_ready(one);
 	if (before && !yes)
-		drop_all();
+		drop_all(false);
 	for (unsigned i = 0; i < 2; i++)
 		__atomic_store_n(&twin_seen[i], now[i], __ATOMIC_RELEASE);
 }
 
-/* Is there something to be done before a launch of that function? */
-static bool is_due(driver_handle function) {
+/* The context of a launch, asked once; NULL: it is not known. */
+static driver_handle context_of(struct twin_shape *shape) {
+	const struct driver *driver = driver_own();
+	driver_result result;
+
+	if (shape->context || !driver)
+		return shape->context;
+	if ((uintptr_t)shape->stream > DRIVER_STREAM_SPECIAL_MAX && driver->stream_get_context)
+		result = driver->stream_get_context(shape->stream, &shape->context);
+	else
+		result = driver->ctx_get_current(&shape->context);
+	if (result)
+		shape->context = NULL;
+	return shape->context;
+}
+
+/* Is there something to be done before such a launch? */
+static bool is_due(struct twin_shape *shape) {
 	const struct original *one;
 
 	if (twin_needed())
 		return true;
 	if (!__atomic_load_n(&wanted, __ATOMIC_RELAXED))
 		return false;
-	one = bare_original(function);
-	return one &&
-	       (!__atomic_load_n(&one->asked, __ATOMIC_RELAXED) || bare_twin_is_open(function));
+	one = bare_original(shape->function, context_of(shape));
+	return one && (!one->context || one->context == shape->context) &&
+	       (!__atomic_load_n(&one->asked, __ATOMIC_RELAXED) ||
+		bare_twin_is_open(shape->function, shape->context));
 }
 
-static void prepare(driver_handle function) {
+static void prepare(struct twin_shape *shape) {
 	struct original *one;
 
 	if (twin_needed())
 		look();
-	one = wanted ? bare_original(function) : NULL;
+	one = wanted ? get_original(shape->function, context_of(shape)) : NULL;
 	if (one && !one->asked)
 		make(one);
-	if (one && bare_twin_is_open(function)) {
+	if (one && bare_twin_is_open(shape->function, shape->context)) {
 		gate_enter();
-		bare_twin_resolve(function);
+		bare_twin_resolve(shape->function, shape->context);
 		gate_leave();
 	}
 }
 
-void twin_prepare(driver_handle function) {
+void twin_prepare(struct twin_shape *shape) {
 	int saved = errno, cancel;
 
-	if (is_due(function) && !gate_is_inside() && driver_own() && load_is_owner() &&
+	if (is_due(shape) && !gate_is_inside() && driver_own() && load_is_owner() &&
 	    enter(&cancel)) {
 		if (pthread_mutex_trylock(&maker) == 0) {
-			prepare(function);
+			prepare(shape);
 			pthread_mutex_unlock(&maker);
 		}
 		leave(cancel);
@@ -542,38 +649,36 @@ void twin_prepare(driver_handle function) {
 	errno = saved;
 }
 
-driver_handle twin_choose(driver_handle function, uint64_t threads, driver_handle stream) {
-	const struct driver *driver = driver_own();
+driver_handle twin_choose(struct twin_shape *shape) {
+	const driver_handle function = shape->function;
 	const struct original *one;
-	driver_handle twin, context = NULL;
-	driver_result result;
+	driver_handle twin;
+	enum fit fit;
 
-	if (!bare_needed() || capture_is_going_on())
+	if (shape->own || !bare_needed() || capture_is_going_on() || !context_of(shape))
 		return function;
-	twin = bare_twin(function, threads);
-	if (twin == function)
+	twin = bare_twin(function, shape->context);
+	one = twin == function ? NULL : bare_original(function, shape->context);
+	if (!one || one->context != shape->context)
 		return function;
-	one = bare_original(function);
-	if ((uintptr_t)stream > DRIVER_STREAM_SPECIAL_MAX && driver->stream_get_context)
-		result = driver->stream_get_context(stream, &context);
-	else
-		result = driver->ctx_get_current(&context);
-	return one && !result && context &&
-			       context == __atomic_load_n(&one->twin_context, __ATOMIC_RELAXED)
-		       ? twin
-		       : function;
+	fit = fit_ask(shape, twin);
+	if (fit == FIT_NO_REGISTERS || fit == FIT_NOT_AT_ONCE)
+		bare_twin_refused(function, shape->context,
+				  fit == FIT_NOT_AT_ONCE ? BARE_NOT_AT_ONCE : BARE_NO_REGISTERS);
+	return fit == FIT_YES ? twin : function;
 }
 
 /* ---- ends ------------------------------------------------------------------------------- */
 
-/* With the lock held: the original is gone. */
+/* With the lock held: the original is gone. Its twin is the caller's to unload, or stays for
+ * drop_all(). */
 static void forget(struct original *one) {
 	if (one->copy)
 		copied -= one->image.size;
 	free(one->copy);
 	one->copy = NULL;
 	one->handle = NULL;
-	one->twin = NULL;
+	one->library = NULL;
 }
 
 static struct original *find(enum load_kind kind, driver_handle handle) {
@@ -581,41 +686,44 @@ static struct original *find(enum load_kind kind, driver_handle handle) {
 
 	pthread_mutex_lock(&lock);
 	one = originals;
-	while (one && (one->handle != handle || one->kind != kind))
+	while (one && (one->handle != handle || one->kind != kind || one->library))
 		one = one->next;
 	pthread_mutex_unlock(&lock);
 	return one;
 }
 
+/* The maker's lock is held. */
+static void end_original(struct original *one) {
+	struct load *twin;
+
+	drop_ready(one);
+	bare_original_removed(one);
+	pthread_mutex_lock(&lock);
+	twin = one->twin;
+	one->twin = NULL;
+	forget(one);
+	pthread_mutex_unlock(&lock);
+	if (twin)
+		unload(twin); /* waits for kernels, as the application's own call does */
+}
+
 void twin_unloading(enum load_kind kind, driver_handle handle) {
 	int saved = errno, cancel;
 	struct original *one;
-	struct load *twin;
 
 	if (!(arm_work() & ARM_TWINS) || !enter(&cancel))
 		return;
 	pthread_mutex_lock(&maker); /* a thread that makes twins reads the image */
 	one = find(kind, handle);
 	if (one) {
-		drop_ready(one);
-		bare_original_removed(one);
-		pthread_mutex_lock(&lock);
-		twin = one->twin;
-		forget(one);
-		pthread_mutex_unlock(&lock);
-		if (twin)
-			unload(twin); /* waits for kernels, as the application's own call does */
+		for (struct original *place = originals; place; place = place->next)
+			if (place->library == one)
+				end_original(place);
+		end_original(one);
 	}
 	pthread_mutex_unlock(&maker);
 	leave(cancel);
 	errno = saved;
-}
-
-/* Has a twin gone with its context? A library's stays. */
-static bool goes_too(const struct original *one, driver_handle context, uint64_t now,
-		     uint64_t until) {
-	return one->twin->kind == LOAD_MODULE && one->twin->context == context &&
-	       !arm_outlives(one->twin->context_id, one->twin->born, now, until);
 }
 
 void twin_context_ended(driver_handle context, uint64_t now, uint64_t until) {
@@ -624,17 +732,13 @@ void twin_context_ended(driver_handle context, uint64_t now, uint64_t until) {
 	capture_forget(context, now, until);
 	pthread_mutex_lock(&lock);
 	for (struct original *one = originals; one; one = one->next) {
-		if (one->handle && one->kind == LOAD_MODULE && one->context == context &&
-		    !arm_outlives(one->context_id, one->born, now, until)) {
-			bare_original_removed(one);
-			forget(one);
-		} else if (one->twin && one->twin_context == context) {
-			bare_twin_changed(one, false, NULL);
-			__atomic_store_n(&one->twin_context, NULL, __ATOMIC_RELAXED);
-			if (goes_too(one, context, now, until))
-				one->twin = NULL;
-			one->asked = false;
-		}
+		if (!one->handle || one->context != context ||
+		    arm_outlives(one->context_id, one->born, now, until))
+			continue;
+		bare_original_removed(one);
+		forget(one);
+		if (one->kind == LOAD_MODULE)
+			one->twin = NULL; /* gone, too */
 	}
 	pthread_mutex_unlock(&lock);
 }

@@ -17,6 +17,7 @@
 #include "shim/interest/interest-page.h"
 #include "shim/driver/driver.h"
 
+#include "fit.h"
 #include "load.h"
 
 struct original;
@@ -55,14 +56,10 @@ void twin_context_ended(driver_handle context, uint64_t now, uint64_t until);
  * Before a launch, outside of the gate: looks whether attachments have changed, and makes the twin
  * of the kernel's module if one is wanted. What cannot be done now is tried at a later launch.
  */
-void twin_prepare(driver_handle function);
+void twin_prepare(struct twin_shape *shape);
 
-/*
- * What is launched in place of a function or kernel, in a stream, with blocks of so many threads;
- * TWIN_NOT: the original. Inside of the gate.
- */
-#define TWIN_NOT UINT64_MAX
-driver_handle twin_choose(driver_handle function, uint64_t threads, driver_handle stream);
+/* What is launched in place of shape->function. Inside of the gate. */
+driver_handle twin_choose(struct twin_shape *shape);
 
 /* ---- twin-image.c -------------------------------------------------------------------- */
 
