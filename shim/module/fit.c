@@ -143,8 +143,8 @@ static bool make_key(uint64_t key[KEY_WORDS], const struct twin_shape *shape, dr
 	key[KEY_TWIN] = (uintptr_t)twin;
 	key[KEY_CONTEXT] = (uintptr_t)shape->context;
 	key[KEY_SIZES] = threads << 32 | shape->shared;
-	key[KEY_CLUSTER] = (uint64_t)shape->cluster[0] << 32 | shape->cluster[1] << 16 |
-			   shape->cluster[2];
+	key[KEY_CLUSTER] =
+		(uint64_t)shape->cluster[0] << 32 | shape->cluster[1] << 16 | shape->cluster[2];
 	key[KEY_GENERATION] = __atomic_load_n(&generation, __ATOMIC_ACQUIRE);
 	return threads && threads <= INT_MAX && shape->cluster[0] <= UINT16_MAX &&
 	       shape->cluster[1] <= UINT16_MAX && shape->cluster[2] <= UINT16_MAX;
@@ -244,7 +244,8 @@ static bool count_clusters(const struct twin_shape *shape, driver_handle functio
 	memcpy(configuration.grid, shape->grid, sizeof(shape->grid));
 	memcpy(configuration.block, shape->block, sizeof(shape->block));
 	memcpy(attribute.value, shape->cluster, sizeof(shape->cluster));
-	return driver->count_clusters && driver->count_clusters(count, function, &configuration) == 0;
+	return driver->count_clusters &&
+	       driver->count_clusters(count, function, &configuration) == 0;
 }
 
 static const struct answer always = { UINT64_MAX, UINT64_MAX }, never = { 0, UINT64_MAX };
@@ -263,7 +264,8 @@ static bool ask_clusters(const struct twin_shape *shape, driver_handle twin, boo
 		*answer = never;
 	else if (!fewer && twin_count >= original_count)
 		*answer = always;
-	else if (!size || !whole) /* the kernel itself says how large they are; a part of the device */
+	else if (!size ||
+		 !whole) /* the kernel itself says how large they are; a part of the device */
 		answer->fits = 0;
 	else if (answer->fits > multiply(size, (uint64_t)twin_count))
 		answer->fits = multiply(size, (uint64_t)twin_count);

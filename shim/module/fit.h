@@ -19,7 +19,8 @@
 struct twin_shape {
 	driver_handle function; /* the application's own function or kernel */
 	driver_handle stream;
-	driver_handle context; /* where it runs; NULL: in the stream's, which twin.h then writes here */
+	driver_handle
+		context; /* where it runs; NULL: in the stream's, which twin.h then writes here */
 	unsigned grid[3], block[3];
 	unsigned shared; /* bytes of dynamic shared memory */
 	unsigned cluster[3]; /* blocks of a cluster; 0: nothing is said */
@@ -51,7 +52,8 @@ enum fit {
 	FIT_YES,
 	FIT_UNKNOWN, /* the driver does not say */
 	FIT_NO_REGISTERS, /* no block of the twin can be launched */
-	FIT_NOT_AT_ONCE, /* the original's blocks may all be on the device at once, the twin's may not */
+	FIT_NOT_AT_ONCE, /* the original's blocks may all be on the device at once, the twin's may
+			    not */
 };
 
 /*
@@ -60,5 +62,6 @@ enum fit {
  */
 enum fit fit_ask(const struct twin_shape *shape, driver_handle twin);
 
-/* Something was changed that answers depend on: attributes of a function, or what a handle is of. */
+/* Something was changed that answers depend on: attributes of a function, or what a handle is of.
+ */
 void fit_forget(void);
