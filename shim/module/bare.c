@@ -788,11 +788,12 @@ void bare_twin_resolve(driver_handle handle, driver_handle context) {
 		resolve(entry, handle);
 }
 
-driver_handle bare_twin(driver_handle handle, driver_handle context) {
+driver_handle bare_twin(driver_handle handle, driver_handle context, struct original **original) {
 	const struct entry *entry = find_at(handle, context);
 	driver_handle target;
 
-	if (!entry || !__atomic_load_n(&entry->original, __ATOMIC_RELAXED))
+	*original = entry ? __atomic_load_n(&entry->original, __ATOMIC_RELAXED) : NULL;
+	if (!*original)
 		return handle;
 	target = __atomic_load_n(&entry->target, __ATOMIC_ACQUIRE);
 	return target ? target : handle;

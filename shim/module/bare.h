@@ -111,8 +111,9 @@ void bare_twin_changed(struct original *original, const struct load *twin);
 bool bare_twin_is_open(driver_handle handle, driver_handle context);
 /* Asks it. The twin is not unloaded meanwhile. */
 void bare_twin_resolve(driver_handle handle, driver_handle context);
-/* The twin of a function or kernel, or itself where there is none. Inside of the gate. */
-driver_handle bare_twin(driver_handle handle, driver_handle context);
+/* The twin of a function or kernel, and of which original; itself where there is none. Inside of
+ * the gate. */
+driver_handle bare_twin(driver_handle handle, driver_handle context, struct original **original);
 
 /* Why a kernel is launched without its probes. */
 enum bare_why {

@@ -550,7 +550,7 @@ static struct original *get_original(driver_handle function, driver_handle conte
 	struct original *one = context ? bare_original(function, context) : NULL, *place;
 
 	if (!one || one->context)
-		return one && one->context == context ? one : NULL;
+		return one;
 	place = get_library_place(one, context);
 	if (place && bare_place_add(function, place, context, place->context_id))
 		return place;
@@ -612,12 +612,13 @@ static bool is_due(struct twin_shape *shape) {
 
 	if (twin_needed())
 		return true;
-	if (!__atomic_load_n(&wanted, __ATOMIC_RELAXED))
+	if (!__atomic_load_n(&wanted, __ATOMIC_RELAXED) || capture_is_going_on())
 		return false;
-	one = bare_original(shape->function, context_of(shape));
-	return one && (!one->context || one->context == shape->context) &&
-	       (!__atomic_load_n(&one->asked, __ATOMIC_RELAXED) ||
-		bare_twin_is_open(shape->function, shape->context));
+	one = bare_original(shape->function, NULL);
+	if (one && !one->context)
+		one = bare_original(shape->function, context_of(shape));
+	return one && (!__atomic_load_n(&one->asked, __ATOMIC_RELAXED) ||
+		       bare_twin_is_open(shape->function, shape->context));
 }
 
 static void prepare(struct twin_shape *shape) {
@@ -625,7 +626,8 @@ static void prepare(struct twin_shape *shape) {
 
 	if (twin_needed())
 		look();
-	one = wanted ? get_original(shape->function, context_of(shape)) : NULL;
+	one = wanted && !capture_is_going_on() ? get_original(shape->function, context_of(shape))
+					       : NULL;
 	if (one && !one->asked)
 		make(one);
 	if (one && bare_twin_is_open(shape->function, shape->context)) {
@@ -651,15 +653,14 @@ void twin_prepare(struct twin_shape *shape) {
 
 driver_handle twin_choose(struct twin_shape *shape) {
 	const driver_handle function = shape->function;
-	const struct original *one;
+	struct original *one;
 	driver_handle twin;
 	enum fit fit;
 
 	if (shape->own || !bare_needed() || capture_is_going_on() || !context_of(shape))
 		return function;
-	twin = bare_twin(function, shape->context);
-	one = twin == function ? NULL : bare_original(function, shape->context);
-	if (!one || one->context != shape->context)
+	twin = bare_twin(function, shape->context, &one);
+	if (twin == function || one->context != shape->context)
 		return function;
 	fit = fit_ask(shape, twin);
 	if (fit == FIT_NO_REGISTERS || fit == FIT_NOT_AT_ONCE)
