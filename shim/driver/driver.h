@@ -37,6 +37,7 @@ typedef unsigned long long driver_pointer;
 #define DRIVER_FUNCTION_ATTRIBUTE_CLUSTER_DEPTH 13
 #define DRIVER_FUNCTION_ATTRIBUTE_NON_PORTABLE_CLUSTER 14
 #define DRIVER_FUNCTION_ATTRIBUTE_CLUSTER_SCHEDULING 15
+#define DRIVER_LOADING_LAZY 2
 #define DRIVER_EVENT_NO_TIMING 2
 #define DRIVER_STREAM_NON_BLOCKING 1
 #define DRIVER_REGISTER_PORTABLE 1u
@@ -161,6 +162,7 @@ typedef unsigned long long driver_pointer;
 	X(library_unload, "cuLibraryUnload", (driver_handle))                                    \
 	X(module_load_data, "cuModuleLoadData", (driver_handle *, const void *))                 \
 	X(module_unload, "cuModuleUnload", (driver_handle))                                      \
+	X(module_get_loading_mode, "cuModuleGetLoadingMode", (int *))                            \
 	X(library_get_kernel, "cuLibraryGetKernel",                                              \
 	  (driver_handle *, driver_handle, const char *))                                        \
 	X(library_get_kernel_count, "cuLibraryGetKernelCount", (unsigned *, driver_handle))      \

@@ -579,10 +579,35 @@ static bool note(struct kernel *kernel, const struct bare_change *change) {
 	return true;
 }
 
+/* Where the other form of what came from there is: in the same module, or in the twin's. */
+static struct bare_origin other_origin(const struct module *module, struct bare_origin origin) {
+	if (!module->original)
+		return origin;
+	origin.from = module->twin;
+	if (!module->twin_is_library)
+		origin.kind = BARE_FUNCTION;
+	else if (origin.kind == BARE_FUNCTION)
+		origin.kind = BARE_KERNEL_FUNCTION;
+	return origin;
+}
+
+/* The change for that: of a function, where it was made about a kernel. */
+static struct bare_change other_change(const struct module *module, struct bare_change change) {
+	change.origin = other_origin(module, change.origin);
+	if (module->original && !module->twin_is_library) {
+		if (change.setting == BARE_KERNEL_ATTRIBUTE)
+			change.setting = BARE_FUNCTION_ATTRIBUTE;
+		if (change.setting == BARE_KERNEL_CACHE)
+			change.setting = BARE_FUNCTION_CACHE;
+	}
+	return change;
+}
+
 /* A kernel's other form that is launched already gets a change at once. */
 struct follower {
 	struct entry *entry;
 	driver_handle target;
+	struct bare_change change;
 };
 
 /* With the lock held. False: it is nothing new. */
@@ -597,7 +622,8 @@ static bool note_change(struct entry *changed, struct bare_change change,
 	kernel->version++;
 	if (!kernel->failed && changed->module->original && target && target != changed->handle &&
 	    *count < FOLLOWERS_MAX) {
-		followers[(*count)++] = (struct follower){ changed, target };
+		followers[(*count)++] =
+			(struct follower){ changed, target, other_change(changed->module, change) };
 		return true;
 	}
 	FOR_EACH_ENTRY(entry)
@@ -607,11 +633,13 @@ static bool note_change(struct entry *changed, struct bare_change change,
 }
 
 /* What did not take the change is asked for anew, and not launched till then. */
-static void follow(const struct bare_change *change, const struct follower *follower) {
-	if (bare_change(change, follower->target) || !enter_surely())
+static void follow(const struct follower *follower) {
+	const driver_handle handle = follower->change.handle;
+
+	if (bare_change(&follower->change, follower->target) || !enter_surely())
 		return;
-	if (follower->entry->handle == change->handle && follower->entry->kernel)
-		reset(follower->entry, change->handle);
+	if (follower->entry->handle == handle && follower->entry->kernel)
+		reset(follower->entry, handle);
 	leave();
 }
 
@@ -629,7 +657,7 @@ void bare_changed(enum bare_setting setting, driver_handle handle, int attribute
 			news |= note_change(entry, change, followers, &count);
 	leave();
 	for (unsigned i = 0; i < count; i++)
-		follow(&change, &followers[i]);
+		follow(&followers[i]);
 	if (news)
 		fit_forget();
 }
@@ -640,22 +668,13 @@ void bare_changed(enum bare_setting setting, driver_handle handle, int attribute
 struct question {
 	struct entry *entry;
 	driver_handle handle;
-	struct bare_origin origin;
+	struct bare_origin origin; /* of the other form */
+	enum bare_kind kind; /* of the handle */
 	struct kernel *kernel;
 	struct bare_change *changes; /* a copy */
 	unsigned change_count, version;
 	bool twin; /* the other form is that of a twin */
 };
-
-/* Where the other form of what came from there is: in the same module, or in the twin's. */
-static struct bare_origin other_origin(const struct module *module, struct bare_origin origin) {
-	if (!module->original)
-		return origin;
-	origin.from = module->twin;
-	if (origin.kind == BARE_FUNCTION && module->twin_is_library)
-		origin.kind = BARE_KERNEL_FUNCTION;
-	return origin;
-}
 
 /* With the lock held. */
 static bool copy_changes(struct question *question) {
@@ -666,11 +685,8 @@ static bool copy_changes(struct question *question) {
 	question->version = kernel->version;
 	question->changes =
 		reallocarray(NULL, kernel->change_count + 1, sizeof(struct bare_change));
-	for (unsigned i = 0; question->changes && i < kernel->change_count; i++) {
-		question->changes[i] = kernel->changes[i];
-		question->changes[i].origin =
-			other_origin(question->entry->module, kernel->changes[i].origin);
-	}
+	for (unsigned i = 0; question->changes && i < kernel->change_count; i++)
+		question->changes[i] = other_change(question->entry->module, kernel->changes[i]);
 	return question->changes;
 }
 
@@ -684,6 +700,7 @@ static bool begin(struct question *question, struct entry *entry, driver_handle 
 	kernel = entry->kernel;
 	if (entry->handle == handle && kernel && !kernel->busy && !kernel->failed) {
 		question->origin = other_origin(entry->module, entry->origin);
+		question->kind = entry->origin.kind;
 		question->twin = entry->module->original;
 		question->kernel = kernel;
 		good = copy_changes(question);
@@ -698,7 +715,8 @@ static driver_handle answer(const struct question *question) {
 	const char *name = question->kernel->name;
 	driver_handle bare = bare_ask(&question->origin, name);
 
-	if (bare && question->twin && !bare_like(&question->origin, bare, question->handle))
+	if (bare && question->twin &&
+	    !bare_like(&question->origin, bare, question->kind, question->handle))
 		bare = NULL;
 	for (unsigned i = 0; i < question->change_count && bare; i++)
 		if (!bare_repeat(&question->changes[i], name))

@@ -315,12 +315,12 @@ static void test_shapes(void **state) {
 	struct twin_shape shape = shape_of(1);
 	unsigned asked = 0;
 
-#define ASKED_ANEW(change)                                                  \
-	do {                                                                \
-		change;                                                     \
-		assert_int_equal(fit_ask(&shape, TWIN), FIT_YES);           \
-		assert_int_equal(fit_ask(&shape, TWIN), FIT_YES);           \
-		assert_int_equal(driver_double.asked, asked += 2);          \
+#define ASKED_ANEW(change)                                         \
+	do {                                                       \
+		change;                                            \
+		assert_int_equal(fit_ask(&shape, TWIN), FIT_YES);  \
+		assert_int_equal(fit_ask(&shape, TWIN), FIT_YES);  \
+		assert_int_equal(driver_double.asked, asked += 2); \
 	} while (0)
 	driver_double.original_clusters = driver_double.twin_clusters = 90;
 	ASKED_ANEW((void)0);
@@ -396,9 +396,9 @@ static void test_threads(void **state) {
 /* Each attribute of cuda.h, and those that it does not have. */
 static void test_attributes(void **state) {
 	static const bool harmless[] = {
-		[0] = true, [1] = true, [3] = true,  [5] = true,  [6] = true,  [7] = true,
-		[8] = true, [9] = true, [10] = true, [11] = true, [12] = true, [14] = true,
-		[16] = true, [20] = false,
+		[0] = true,  [1] = true,  [3] = true,  [5] = true,   [6] = true,
+		[7] = true,  [8] = true,  [9] = true,  [10] = true,  [11] = true,
+		[12] = true, [14] = true, [16] = true, [20] = false,
 	};
 	const unsigned value[16] = { 1, 2, 3 };
 

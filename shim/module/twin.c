@@ -341,6 +341,22 @@ static driver_result give(enum load_kind kind, const struct load *load, driver_h
 	return result;
 }
 
+/*
+ * What a twin is loaded as. Where modules are loaded eagerly, the driver would load a library into
+ * all contexts, and wait for their kernels: in place of a library's kernel a function of a module
+ * is launched then.
+ */
+static enum load_kind twin_kind(const struct original *as) {
+	const struct driver *driver = driver_own();
+	int mode = 0;
+
+	return as->kind == LOAD_LIBRARY && driver->module_get_loading_mode &&
+			       driver->module_get_loading_mode(&mode) == 0 &&
+			       mode == DRIVER_LOADING_LAZY
+		       ? LOAD_LIBRARY
+		       : LOAD_MODULE;
+}
+
 static bool can_load(enum load_kind kind) {
 	const struct driver *driver = driver_own();
 
@@ -350,6 +366,7 @@ static bool can_load(enum load_kind kind) {
 
 /* The image is there: loads it in place of an earlier twin. False: not now. */
 static bool replace_twin(struct original *one, const struct original *as, struct load *load) {
+	const enum load_kind kind = twin_kind(as);
 	driver_handle handle = NULL;
 	driver_result result;
 	struct load *before;
@@ -365,13 +382,13 @@ static bool replace_twin(struct original *one, const struct original *as, struct
 		load_twin_refused(load, missing);
 		return true;
 	}
-	result = give(as->kind, load, &handle);
+	result = give(kind, load, &handle);
 	gate_open();
 	if (result) {
 		load_refused(load, result, 0);
 		return true;
 	}
-	load_commit(load, as->kind, handle);
+	load_commit(load, kind, handle);
 	if (!show_twin(one, as, load))
 		unload(load);
 	return true;
@@ -424,7 +441,7 @@ static bool obey(struct original *one, const struct original *as) {
 	struct load *load = one->ready;
 
 	one->ready = NULL;
-	if (!load && can_load(as->kind))
+	if (!load && can_load(twin_kind(as)))
 		load = load_twin(&found, &as->image, &answer);
 	if (load) {
 		if (replace_twin(one, as, load))
@@ -738,7 +755,7 @@ void twin_context_ended(driver_handle context, uint64_t now, uint64_t until) {
 			continue;
 		bare_original_removed(one);
 		forget(one);
-		if (one->kind == LOAD_MODULE)
+		if (one->twin && one->twin->kind == LOAD_MODULE)
 			one->twin = NULL; /* gone, too */
 	}
 	pthread_mutex_unlock(&lock);

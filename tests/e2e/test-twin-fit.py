@@ -19,6 +19,7 @@ need(GPUPROBED, CTL, SHIM, FIT, obj("two"), *([] if GPU else [os.path.join(SIM, 
 BLOCK = 64  # threads, if nothing else is said
 DYNAMIC_SHARED, REGISTERS = 8, 4  # CUfunction_attribute
 TOO_LARGE = 720  # CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE
+EAGER = {"CUDA_MODULE_LOADING": "EAGER"}  # then twins of libraries are modules
 AT_ONCE = "its blocks may not all fit on the device at once"
 
 # Each thread adds 1 to the first word and to a variable of the module; `tell` writes the variable to the second word.
@@ -231,8 +232,13 @@ def test_no_registers():
 
 def test_attributes():
     """What the program changes about a function is changed about its twin, before it is attached to and after."""
-    for load, verb, how in (("module", "set", "plain"), ("library", "set", "plain"), ("library", "setkernel", "handle")):
-        with program(load=load) as (daemon, fit):
+    for load, verb, how, more in (
+        ("module", "set", "plain", {}),
+        ("library", "set", "plain", {}),
+        ("library", "setkernel", "handle", {}),
+        ("library", "setkernel", "handle", EAGER),
+    ):
+        with program(load=load, **more) as (daemon, fit):
             fit.run(how)
             fit.do(f"{verb} 0 0 {DYNAMIC_SHARED} 60000")
             attach(daemon)
@@ -256,8 +262,8 @@ def totals_are_right(fit, contexts, slot=0):
 
 def test_contexts():
     """A library in two contexts, and streams of one while the other is current."""
-    for how in ("plain", "handle"):
-        with program(load="library") as (daemon, fit):
+    for how, more in (("plain", {}), ("handle", {}), ("plain", EAGER), ("handle", EAGER)):
+        with program(load="library", **more) as (daemon, fit):
             fit.do("context 1 new")
             for context in (0, 1):
                 fit.do(f"current {context}")
@@ -291,18 +297,20 @@ def test_module_elsewhere():
 
 
 def test_context_ends():
-    """Contexts that come and go while a library's kernels are probed: more than there are places for."""
-    with program(load="library") as (daemon, fit):
-        fit.run()
-        attach(daemon)
-        wait_for_twin(daemon, fit)
-        for cycle in range(20):
-            fit.do("context 1 new")
-            wait_for_twin(daemon, fit, context=1)
-            exact(daemon, lambda: fit.run("plain", 2, 1), f"cycle {cycle}")
-            exact(daemon, lambda: fit.run("plain", 1, 0), f"cycle {cycle}, the first context")
-            totals_are_right(fit, (0, 1))
-            fit.do("destroy 1")
+    """Contexts that come and go while a library's kernels are probed: more than there are places for. Their twins go, too."""
+    for more in ({}, EAGER):
+        with program(load="library", **more) as (daemon, fit):
+            fit.run()
+            attach(daemon)
+            wait_for_twin(daemon, fit)
+            for cycle in range(20):
+                fit.do("context 1 new")
+                wait_for_twin(daemon, fit, context=1)
+                exact(daemon, lambda: fit.run("plain", 2, 1), f"cycle {cycle}")
+                exact(daemon, lambda: fit.run("plain", 1, 0), f"cycle {cycle}, the first context")
+                totals_are_right(fit, (0, 1))
+                equal(daemon.attachments()[0]["modules"], 2, f"cycle {cycle}: twins")
+                fit.do("destroy 1")
 
 
 def test_many_contexts():
