@@ -59,6 +59,9 @@ struct module {
 	struct module *next;
 	const struct load *load; /* its address only; NULL: an original */
 	struct original *original; /* NULL: a replaced module */
+	const struct module *library; /* of a place (bare_place_add()): which is in that context */
+	driver_handle context;
+	uint64_t context_id;
 	driver_handle twin; /* of an original, if it has one: its kernels are launched */
 	bool twin_is_library;
 	uint64_t module_id, epoch; /* of an original: those of the twin */
@@ -357,15 +360,35 @@ static struct module *module_of(const struct original *original) {
 	return module;
 }
 
-/* With the lock held. */
-static bool copy_kernel(struct kernel *to, const struct kernel *from) {
+static struct bare_origin origin_in(struct bare_origin origin, driver_handle context,
+				    uint64_t context_id) {
+	origin.context = context;
+	origin.context_id = context_id;
+	origin.born = arm_born();
+	return origin;
+}
+
+/* A function of another context has nothing to do with a twin in this one. */
+static bool is_meant(const struct bare_origin *origin, driver_handle context) {
+	return origin->kind == BARE_KERNEL || origin->context == context;
+}
+
+/* What the application has changed about a kernel, for its twin in a context. */
+static bool copy_changes_to(struct kernel *to, const struct kernel *from, driver_handle context,
+			    uint64_t context_id) {
 	if (to->changes || !from->change_count)
 		return true;
-	to->changes = reallocarray(NULL, from->change_count, sizeof(*to->changes));
+	to->changes = calloc(from->change_count, sizeof(*to->changes));
 	if (!to->changes)
 		return false;
-	memcpy(to->changes, from->changes, from->change_count * sizeof(*to->changes));
-	to->change_count = from->change_count;
+	for (unsigned i = 0; i < from->change_count; i++) {
+		struct bare_change change = from->changes[i];
+
+		if (!is_meant(&change.origin, context))
+			continue;
+		change.origin = origin_in(change.origin, context, context_id);
+		to->changes[to->change_count++] = change;
+	}
 	return true;
 }
 
@@ -373,23 +396,20 @@ bool bare_place_add(driver_handle handle, struct original *original, driver_hand
 		    uint64_t context_id) {
 	const struct entry *entry;
 	struct kernel *kernel = NULL;
-	struct bare_origin origin;
 	struct module *module;
 
 	if (!enter())
 		return false;
 	entry = find(handle, false);
 	module = module_of(original);
-	if (module && entry && entry->kernel &&
-	    (entry->origin.kind == BARE_KERNEL || entry->origin.context == context))
+	if (module && entry && entry->kernel && is_meant(&entry->origin, context)) {
+		module->library = entry->module;
+		module->context = context;
+		module->context_id = context_id;
 		kernel = get_kernel(module, entry->kernel->name, strlen(entry->kernel->name));
-	if (kernel && copy_kernel(kernel, entry->kernel)) {
-		origin = entry->origin;
-		origin.context = context;
-		origin.context_id = context_id;
-		origin.born = arm_born();
-		add(handle, origin, module, kernel, context);
 	}
+	if (kernel && copy_changes_to(kernel, entry->kernel, context, context_id))
+		add(handle, origin_in(entry->origin, context, context_id), module, kernel, context);
 	kernel = find_in(handle, false, context) ? kernel : NULL;
 	leave();
 	return kernel;
@@ -610,6 +630,32 @@ struct follower {
 	struct bare_change change;
 };
 
+/* With the lock held: all handles of a kernel are asked for anew. */
+static void reset_kernel(const struct kernel *kernel) {
+	FOR_EACH_ENTRY(entry)
+	if (entry->kernel == kernel)
+		reset(entry, entry->handle);
+}
+
+/* With the lock held. A library's kernel is known in a context by another handle than this one. */
+static void note_elsewhere(const struct entry *changed, struct bare_change change) {
+	for (struct module *module = modules; module; module = module->next) {
+		struct kernel *kernel = module->kernels;
+
+		if (module->library != changed->module ||
+		    !is_meant(&changed->origin, module->context) ||
+		    find_in(changed->handle, false, module->context))
+			continue;
+		while (kernel && strcmp(kernel->name, changed->kernel->name) != 0)
+			kernel = kernel->next;
+		change.origin = origin_in(changed->origin, module->context, module->context_id);
+		if (!kernel || !note(kernel, &change))
+			continue;
+		kernel->version++;
+		reset_kernel(kernel);
+	}
+}
+
 /* With the lock held. False: it is nothing new. */
 static bool note_change(struct entry *changed, struct bare_change change,
 			struct follower followers[FOLLOWERS_MAX], unsigned *count) {
@@ -626,9 +672,9 @@ static bool note_change(struct entry *changed, struct bare_change change,
 			(struct follower){ changed, target, other_change(changed->module, change) };
 		return true;
 	}
-	FOR_EACH_ENTRY(entry)
-	if (entry->kernel == kernel)
-		reset(entry, entry->handle);
+	reset_kernel(kernel);
+	if (!changed->place)
+		note_elsewhere(changed, change);
 	return true;
 }
 
