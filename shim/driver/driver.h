@@ -173,7 +173,9 @@ typedef unsigned long long driver_pointer;
 	X(module_get_function_count, "cuModuleGetFunctionCount", (unsigned *, driver_handle))    \
 	X(module_enumerate_functions, "cuModuleEnumerateFunctions",                              \
 	  (driver_handle *, unsigned, driver_handle))                                            \
-	X(stream_get_context, "cuStreamGetCtx", (driver_handle, driver_handle *))
+	X(stream_get_context, "cuStreamGetCtx", (driver_handle, driver_handle *))                \
+	X(stream_get_contexts, "cuStreamGetCtx_v2",                                              \
+	  (driver_handle, driver_handle *, driver_handle *))
 
 struct driver {
 #define X(field, name, arguments) driver_result(*field) arguments;

@@ -51,6 +51,7 @@ struct original {
 	 * has a place for each context, and twins belong to places. */
 	struct original *library; /* of a place: that is in which context */
 	driver_handle context; /* of a module or place; NULL: a library */
+	driver_handle primary; /* if that is a green context: the primary one of the device */
 	uint64_t context_id, born; /* driver_context_id() of it; arm_born() */
 	struct image image;
 	void *copy; /* owned: the image, if it was not preserved */
@@ -173,6 +174,20 @@ static bool may_be_asked_for(void) {
 	return (arm_work() & ARM_TWINS) && driver_own() && load_is_owner() && is_there_daemon();
 }
 
+/*
+ * If a stream is of a green context: the primary context of its device, else NULL. A green context
+ * is current in one thread at a time, so nothing but launches of the program makes it current.
+ */
+static driver_handle find_primary(driver_handle stream) {
+	const struct driver *driver = driver_own();
+	driver_handle primary = NULL, green = NULL;
+
+	return driver->stream_get_contexts &&
+			       driver->stream_get_contexts(stream, &primary, &green) == 0 && green
+		       ? primary
+		       : NULL;
+}
+
 static void add(enum load_kind kind, driver_handle handle, const struct image *image,
 		bool preserved) {
 	struct original *one = NULL, made = { .kind = kind, .handle = handle, .image = *image };
@@ -184,8 +199,10 @@ static void add(enum load_kind kind, driver_handle handle, const struct image *i
 		made.image.data = made.copy;
 	}
 	if (kind == LOAD_MODULE && driver_own()->ctx_get_current(&made.context) == 0 &&
-	    made.context)
+	    made.context) {
 		made.context_id = driver_context_id(made.context);
+		made.primary = find_primary(NULL);
+	}
 	made.born = arm_born();
 	if (made.image.data) {
 		pthread_mutex_lock(&lock);
@@ -234,17 +251,33 @@ void twin_loaded_file(enum load_kind kind, driver_handle handle, const char *pat
 /* ---- idle ------------------------------------------------------------------------------ */
 
 /*
- * Closes the gate when the current context is idle. False: it is not, or a stream is being
- * captured, which asking would end.
+ * Is the current context idle? The driver may wait for all of the device's primary context where a
+ * green one is used.
  */
-static bool begin_idle(void) {
+static bool is_idle(driver_handle primary) {
+	const struct driver *driver = driver_own();
+	const uint64_t until_ms = deadline_now_ms() + IDLE_WAIT_MS;
 	driver_handle context = NULL;
+	bool idle;
 
-	if (driver_own()->ctx_get_current(&context) != 0 ||
-	    !gate_close(deadline_now_ms() + GATE_WAIT_MS))
+	if (driver->ctx_get_current(&context) != 0 || wait_idle(context, until_ms) != IDLE_YES)
 		return false;
-	if (!capture_is_going_on() &&
-	    wait_idle(context, deadline_now_ms() + IDLE_WAIT_MS) == IDLE_YES)
+	if (!primary)
+		return true;
+	if (driver->ctx_set_current(primary) != 0)
+		return false;
+	idle = wait_idle(primary, until_ms) == IDLE_YES;
+	return driver->ctx_set_current(context) == 0 && idle;
+}
+
+/*
+ * Closes the gate when the current context, which is the original's, is idle. False: it is not, or
+ * a stream is being captured, which asking would end.
+ */
+static bool begin_idle(const struct original *one) {
+	if (!gate_close(deadline_now_ms() + GATE_WAIT_MS))
+		return false;
+	if (!capture_is_going_on() && is_idle(one->primary))
 		return true;
 	gate_open();
 	return false;
@@ -372,7 +405,7 @@ static bool replace_twin(struct original *one, const struct original *as, struct
 	struct load *before;
 	const char *missing;
 
-	if (!begin_idle())
+	if (!begin_idle(as))
 		return false;
 	before = take_twin(one);
 	if (before)
@@ -427,7 +460,7 @@ static void drop(struct original *one) {
 	struct load *twin;
 
 	hide_twin(one);
-	if (!one->twin || !begin_idle())
+	if (!one->twin || !begin_idle(one))
 		return;
 	twin = take_twin(one);
 	if (twin)
@@ -509,7 +542,9 @@ static void drop_all(bool gone) {
 		if (!one->twin || (gone && one->handle))
 			continue;
 		context = one->handle ? one->context : NULL;
-		if (enter_context(context, &before, &mode)) {
+		if (context && one->primary) {
+			hide_twin(one); /* the next one takes its place */
+		} else if (enter_context(context, &before, &mode)) {
 			drop(one);
 			leave_context(context, before, mode);
 		}
@@ -535,7 +570,8 @@ static struct original *find_place(const struct original *library, driver_handle
 }
 
 /* The place of a library in a context; it is made if there is none. NULL: there is no room. */
-static struct original *get_library_place(struct original *library, driver_handle context) {
+static struct original *get_library_place(struct original *library, driver_handle context,
+					  driver_handle stream) {
 	struct original *one, *next;
 	unsigned count;
 	bool made;
@@ -554,6 +590,7 @@ static struct original *get_library_place(struct original *library, driver_handl
 		one->copy = NULL; /* it is the library's */
 		one->context = context;
 		one->context_id = driver_context_id(context);
+		one->primary = find_primary(stream);
 		one->born = arm_born();
 	}
 	pthread_mutex_unlock(&lock);
@@ -563,12 +600,13 @@ static struct original *get_library_place(struct original *library, driver_handl
 }
 
 /* The original of a kernel in a context, which may get a twin there; NULL: there is none. */
-static struct original *get_original(driver_handle function, driver_handle context) {
+static struct original *get_original(const struct twin_shape *shape) {
+	const driver_handle function = shape->function, context = shape->context;
 	struct original *one = context ? bare_original(function, context) : NULL, *place;
 
 	if (!one || one->context)
 		return one;
-	place = get_library_place(one, context);
+	place = get_library_place(one, context, shape->stream);
 	if (place && bare_place_add(function, place, context, place->context_id))
 		return place;
 	pthread_mutex_lock(&lock);
@@ -643,8 +681,7 @@ static void prepare(struct twin_shape *shape) {
 
 	if (twin_needed())
 		look();
-	one = wanted && !capture_is_going_on() ? get_original(shape->function, context_of(shape))
-					       : NULL;
+	one = wanted && !capture_is_going_on() && context_of(shape) ? get_original(shape) : NULL;
 	if (one && !one->asked)
 		make(one);
 	if (one && bare_twin_is_open(shape->function, shape->context)) {

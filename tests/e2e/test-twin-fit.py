@@ -393,6 +393,31 @@ def test_later_launch():
     # The CPU driver runs one kernel after the other, in the thread that launches it.
     if not GPU:
         return
+    wait_for_later_launch()
+    for other in ("new", "green 8"):
+        wait_in_another_context(other)
+
+
+def wait_in_another_context(kind):
+    """Kernels of a context wait while a library is attached to that is launched in another one."""
+    with program(FLAG, load="library") as (daemon, fit):
+        fit.do(f"context 1 {kind}")
+        fit.do("write 0 3 1")
+        fit.do("write 1 3 1")
+        for context in (0, 1):
+            fit.run(context=context)
+        fit.do("write 0 3 0")
+        fit.do("begin 0 0 4")
+        attach(daemon)
+        for _ in range(10):
+            fit.run(context=1)
+        fit.do("write 0 3 1")
+        fit.do("wait 0")
+        wait_for_twin(daemon, fit, context=1)
+        exact(daemon, lambda: fit.run("plain", 3, 1), kind)
+
+
+def wait_for_later_launch():
     with program(FLAG) as (daemon, fit), tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "other.ptx")
         with open(path, "w", encoding="utf-8") as file:

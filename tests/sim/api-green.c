@@ -85,6 +85,7 @@ API_EXPORT CUresult cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, 
 		return r;
 	}
 	green->context->processors = desc->processors;
+	green->context->green = green;
 	*phCtx = green;
 	return CUDA_SUCCESS;
 }
@@ -103,6 +104,25 @@ API_EXPORT CUresult cuCtxFromGreenCtx(CUcontext *pContext, CUgreenCtx hCtx) {
 	*pContext = hCtx->context;
 	return CUDA_SUCCESS;
 }
+
+/* Of a stream of a green context the primary one, and the green one. */
+API_EXPORT CUresult cuStreamGetCtx_v2(CUstream hStream, CUcontext *pCtx, CUgreenCtx *pGreenCtx) {
+	CUcontext context, retained;
+	CUresult r = cuStreamGetCtx(hStream, &context);
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (!pCtx || !pGreenCtx)
+		return CUDA_ERROR_INVALID_VALUE;
+	*pCtx = context;
+	*pGreenCtx = context->green;
+	if (!context->green)
+		return r;
+	r = cuDevicePrimaryCtxRetain(&retained, 0);
+	*pCtx = retained;
+	return r == CUDA_SUCCESS ? cuDevicePrimaryCtxRelease_v2(0) : r;
+}
+API_ALIAS(cuStreamGetCtx_v2_ptsz, cuStreamGetCtx_v2);
 
 API_EXPORT CUresult cuGreenCtxStreamCreate(CUstream *phStream, CUgreenCtx greenCtx,
 					   unsigned int flags, int priority) {

@@ -58,6 +58,7 @@ struct CUctx_st {
 	bool primary;
 	bool patchable; /* made while somebody had subscribed */
 	unsigned int processors; /* a green one: how many it has; 0: all */
+	CUgreenCtx green;
 	size_t limits[3];
 	CUresult error; /* of a kernel: everything fails with it from then on */
 };
