@@ -327,6 +327,20 @@ def test_many_contexts():
         totals_are_right(fit, range(18))
 
 
+def test_devices():
+    """A library on two devices."""
+    with program(load="library") as (daemon, fit):
+        if fit.do("devices")[0] < 2:
+            return
+        fit.do("context 1 device 1")
+        attach(daemon)
+        for how in ("plain", "handle", "cooperative"):
+            for context in (1, 0):
+                wait_for_twin(daemon, fit, how, context)
+                exact(daemon, lambda: fit.run(how, 2, context), f"{how} in {context}")
+        totals_are_right(fit, (0, 1))
+
+
 def test_green():
     """A green context, with some of the multiprocessors."""
     with program(load="library") as (daemon, fit):

@@ -10,6 +10,8 @@
  *   context N new              makes context N (1 to 31; 0 is the primary one), with words and
  *                              streams of its own, and one that is not current
  *   context N green P          a green one with P multiprocessors at least
+ *   context N device D         one on another device
+ *   devices                    how many there are
  *   destroy N
  *   current N
  *   block THREADS SHARED       of launches from now on; bytes of dynamic shared memory
@@ -230,16 +232,17 @@ static unsigned read_word(const struct place *place, int index) {
 	return words[index];
 }
 
-static bool context(int number, const char *kind, int processors) {
+static bool context(int number, const char *kind, int value) {
 	struct place *place = &places[number];
 	CUcontext pushed;
 
 	if (place->context)
 		return false;
 	if (!strcmp(kind, "green")) {
-		make_green(place, (unsigned)processors);
+		make_green(place, (unsigned)value);
 	} else {
-		CALL(cuCtxCreate_v4, &place->context, NULL, 0, device);
+		CALL(cuCtxCreate_v4, &place->context, NULL, 0,
+		     strcmp(kind, "device") ? device : value);
 		CALL(cuCtxPopCurrent_v2, &pushed);
 	}
 	fill_place(place);
@@ -347,6 +350,11 @@ static bool run(const char *line) {
 
 	if (sscanf(line, "%15s %d", verb, &number) < 1 || number < 0)
 		return false;
+	if (!strcmp(verb, "devices")) {
+		CALL(cuDeviceGetCount, &number);
+		printf("ok %d\n", number);
+		return true;
+	}
 	if (!strcmp(verb, "block")) {
 		if (sscanf(line, "%*s %u %u", &block, &shared) != 2)
 			return false;
