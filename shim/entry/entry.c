@@ -476,6 +476,10 @@ static void listed_kernels(driver_handle library) {
 		listed = arm_needed() && bare_list(library, container, list, limit); \
 		errno = saved;                                                       \
 		result = listed ? 0 : REAL(name)(list, limit, container);            \
+		saved = errno;                                                       \
+		if (!result && !listed && list && (arm_work() & ARM_TWINS))          \
+			bare_listed(library, container, list, limit);                \
+		errno = saved;                                                       \
 		if (library && !result && (arm_work() & ARM_ENGINE))                 \
 			listed_kernels(container);                                   \
 		return result;                                                       \

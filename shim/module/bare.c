@@ -526,6 +526,12 @@ bool bare_is_container(driver_handle handle) {
 	return entry && !__atomic_load_n(&entry->original, __ATOMIC_RELAXED);
 }
 
+bool bare_is_original(driver_handle container) {
+	const struct entry *entry = find(container, true);
+
+	return entry && __atomic_load_n(&entry->original, __ATOMIC_RELAXED);
+}
+
 static void got(driver_handle from, driver_handle handle, const char *name, enum bare_kind kind) {
 	struct bare_origin origin = { .kind = kind, .from = from };
 	const struct entry *container;

@@ -66,6 +66,10 @@ bool bare_is_container(driver_handle handle);
 void bare_count(bool library, driver_handle container, unsigned *count);
 bool bare_list(bool library, driver_handle container, driver_handle *list, unsigned limit);
 
+/* The driver has given out these handles, for at most so many, of one that may get a twin. */
+bool bare_is_original(driver_handle container);
+void bare_listed(bool library, driver_handle container, driver_handle *list, unsigned limit);
+
 enum bare_setting {
 	BARE_FUNCTION_ATTRIBUTE,
 	BARE_FUNCTION_CACHE, /* attribute and device: 0 */

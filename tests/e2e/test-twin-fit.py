@@ -167,6 +167,15 @@ def test_ways():
                 fit.run(how)
 
 
+def test_listed():
+    """A kernel that the program knows from a library's list alone."""
+    with program(load="library") as (daemon, fit):
+        fit.run("listed")
+        attach(daemon)
+        wait_for_twin(daemon, fit, "listed")
+        exact(daemon, lambda: fit.run("listed", 3))
+
+
 def test_refused():
     """What the driver refuses bare, it refuses with a twin, too, and that counts nothing."""
     with program() as (daemon, fit):

@@ -17,7 +17,7 @@
  *   block THREADS SHARED       of launches from now on; bytes of dynamic shared memory
  *   launch SLOT N HOW BLOCKS COUNT   COUNT launches of vectorAdd in a stream of context N; says the
  *                              driver's last result. HOW: plain, handle (of a library's kernel),
- *                              cooperative; or with attributes: ex (none), coopex, cluster (of 2
+ *                              listed (that out of the list of its kernels), cooperative; or with attributes: ex (none), coopex, cluster (of 2
  *                              blocks), priority, serial, updatable, newer (one that nobody knows)
  *   begin SLOT N BLOCKS        launches vectorAdd and does not wait
  *   later SLOT N BLOCKS        the same in another stream
@@ -147,6 +147,15 @@ static CUfunction handle_of(int number) {
 	return (CUfunction)(void *)kernel;
 }
 
+static CUfunction listed_of(int number) {
+	CUkernel kernels[2];
+	const char *name;
+
+	CALL(cuLibraryEnumerateKernels, kernels, 2, slots[number].library);
+	CALL(cuKernelGetName, &name, kernels[0]);
+	return (CUfunction)(void *)kernels[!strcmp(name, "tell")];
+}
+
 static unsigned get_attribute(const char *how, CUlaunchAttribute *attribute) {
 	*attribute = (CUlaunchAttribute){ .id = CU_LAUNCH_ATTRIBUTE_IGNORE };
 	if (!strcmp(how, "coopex")) {
@@ -200,8 +209,9 @@ static CUresult launch(CUfunction function, const struct place *place, CUstream 
 }
 
 static int launches(int number, struct place *place, const char *how, unsigned blocks, int count) {
-	CUfunction function = !strcmp(how, "handle") ? handle_of(number)
-						     : function_of(number, place, "vectorAdd");
+	CUfunction function = !strcmp(how, "handle")   ? handle_of(number)
+			      : !strcmp(how, "listed") ? listed_of(number)
+						       : function_of(number, place, "vectorAdd");
 	CUresult result = CUDA_SUCCESS;
 
 	for (int i = 0; i < count; i++)
