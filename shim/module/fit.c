@@ -154,8 +154,8 @@ static struct place *set_of(const uint64_t key[KEY_WORDS]) {
 	uint64_t hash = 0;
 
 	for (unsigned i = 0; i < KEY_GENERATION; i++)
-		hash = (hash ^ key[i]) * UINT64_C(0x9e3779b97f4a7c15);
-	return table[hash >> 32 & (SETS - 1)];
+		hash = (hash << 13 | hash >> 51) ^ key[i];
+	return table[hash * UINT64_C(0x9e3779b97f4a7c15) >> 40 & (SETS - 1)];
 }
 
 /* Each load is an acquire, so that the sequence is read again after all of them. */
