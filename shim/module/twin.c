@@ -174,10 +174,7 @@ static bool may_be_asked_for(void) {
 	return (arm_work() & ARM_TWINS) && driver_own() && load_is_owner() && is_there_daemon();
 }
 
-/*
- * If a stream is of a green context: the primary context of its device, else NULL. A green context
- * is current in one thread at a time, so nothing but launches of the program makes it current.
- */
+/* If a stream is of a green context: the primary context of its device, else NULL. */
 static driver_handle find_primary(driver_handle stream) {
 	const struct driver *driver = driver_own();
 	driver_handle primary = NULL, green = NULL;
@@ -454,18 +451,21 @@ static void end(struct original *one, bool done) {
 	pthread_mutex_unlock(&lock);
 }
 
-/* There is to be no twin. One that cannot be unloaded now is kept, but not launched. In the
+/* There is to be no twin. One that cannot be unloaded now is kept, but not launched: false. In the
  * original's context. */
-static void drop(struct original *one) {
+static bool drop(struct original *one) {
 	struct load *twin;
 
 	hide_twin(one);
-	if (!one->twin || !begin_idle(one))
-		return;
+	if (!one->twin)
+		return true;
+	if (!begin_idle(one))
+		return false;
 	twin = take_twin(one);
 	if (twin)
 		unload(twin);
 	gate_open();
+	return true;
 }
 
 /* Does what the daemon says now. False: not yet. */
@@ -531,24 +531,28 @@ static void drop_ready(struct original *one) {
 	one->ready = NULL;
 }
 
-/* gone: only twins of libraries whose context has ended. They do not go with it. */
+/*
+ * No twin is launched any more. Those of this context are unloaded; others are not, as their
+ * context may be ending. Where the context is not idle it is waited for once, not for each of them.
+ * gone: only twins of libraries whose context has ended, which did not go with it.
+ */
 static void drop_all(bool gone) {
-	driver_handle before = NULL, context;
-	int mode;
+	driver_handle context = NULL;
+	bool idle = driver_own()->ctx_get_current(&context) == 0;
+	int mode = DRIVER_CAPTURE_MODE_RELAXED;
 
+	driver_own()->exchange_capture_mode(&mode);
 	for (struct original *one = originals; one; one = one->next) {
 		if (!one->handle)
 			drop_ready(one);
 		if (!one->twin || (gone && one->handle))
 			continue;
-		context = one->handle ? one->context : NULL;
-		if (context && one->primary) {
-			hide_twin(one); /* the next one takes its place */
-		} else if (enter_context(context, &before, &mode)) {
-			drop(one);
-			leave_context(context, before, mode);
-		}
+		if (idle && (!one->handle || one->context == context))
+			idle = drop(one);
+		else
+			hide_twin(one);
 	}
+	driver_own()->exchange_capture_mode(&mode);
 }
 
 /* ---- places ----------------------------------------------------------------------------- */
@@ -569,32 +573,42 @@ static struct original *find_place(const struct original *library, driver_handle
 	return place;
 }
 
+static void make_place(struct original *place, const struct original *library,
+		       const struct original *as) {
+	struct original *next = place->next;
+
+	*place = *library;
+	place->next = next;
+	place->library = as->library;
+	place->copy = NULL; /* it is the library's */
+	place->context = as->context;
+	place->context_id = as->context_id;
+	place->primary = as->primary;
+	place->born = arm_born();
+	place->asked = false;
+	place->retry_at_ms = place->retry_ms = 0;
+}
+
 /* The place of a library in a context; it is made if there is none. NULL: there is no room. */
 static struct original *get_library_place(struct original *library, driver_handle context,
 					  driver_handle stream) {
-	struct original *one, *next;
+	struct original *one, as = { .library = library, .context = context };
 	unsigned count;
-	bool made;
 
-	drop_all(true);
 	pthread_mutex_lock(&lock);
 	one = find_place(library, context, &count);
-	made = !one;
-	if (made && count < PLACES_MAX)
-		one = get_place();
-	if (made && one) {
-		next = one->next;
-		*one = *library;
-		one->next = next;
-		one->library = library;
-		one->copy = NULL; /* it is the library's */
-		one->context = context;
-		one->context_id = driver_context_id(context);
-		one->primary = find_primary(stream);
-		one->born = arm_born();
-	}
 	pthread_mutex_unlock(&lock);
-	if (made && one)
+	if (one || count >= PLACES_MAX)
+		return one;
+	drop_all(true);
+	as.context_id = driver_context_id(context);
+	as.primary = find_primary(stream);
+	pthread_mutex_lock(&lock);
+	one = get_place();
+	if (one)
+		make_place(one, library, &as);
+	pthread_mutex_unlock(&lock);
+	if (one)
 		bare_original_added(one, NULL, context, one->context_id, one->born);
 	return one;
 }
@@ -747,9 +761,11 @@ static struct original *find(enum load_kind kind, driver_handle handle) {
 	return one;
 }
 
-/* The maker's lock is held. */
+/* With the maker's lock. Waits for kernels, as the application's own call does. */
 static void end_original(struct original *one) {
+	driver_handle context = one->context, before = NULL;
 	struct load *twin;
+	int mode;
 
 	drop_ready(one);
 	bare_original_removed(one);
@@ -758,8 +774,14 @@ static void end_original(struct original *one) {
 	one->twin = NULL;
 	forget(one);
 	pthread_mutex_unlock(&lock);
-	if (twin)
-		unload(twin); /* waits for kernels, as the application's own call does */
+	if (!twin)
+		return;
+	if (twin->kind == LOAD_LIBRARY) /* its context may be ending */
+		context = NULL;
+	if (enter_context(context, &before, &mode)) {
+		unload(twin);
+		leave_context(context, before, mode);
+	}
 }
 
 void twin_unloading(enum load_kind kind, driver_handle handle) {
