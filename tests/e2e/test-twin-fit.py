@@ -156,6 +156,8 @@ def test_ways():
     for load in ("module", "library"):
         with program(load=load) as (daemon, fit):
             ways = ["plain", "cooperative", "ex", "coopex", "cluster", "priority", "serial"] + ["handle"] * (load == "library")
+            if GPU and fit.do("launch 0 0 cluster 4 1") != [0]:  # a GPU without clusters
+                ways.remove("cluster")
             for how in ways:
                 fit.run(how)
             attached = attach(daemon)
@@ -182,7 +184,7 @@ def test_refused():
         fit.run()
         launches = [f"launch 0 0 {how} 4 1" for how in ("newer", "updatable")] + ["launch 0 0 cooperative 1000000 1"]
         bare = [fit.do(launch) for launch in launches]
-        check([0] not in bare, bare)
+        check(GPU or [0] not in bare, bare)  # a GPU's driver may take no notice of an attribute
         equal(bare[-1], [TOO_LARGE])
         attach(daemon)
         wait_for_twin(daemon, fit)
@@ -446,17 +448,17 @@ def wait_for_later_launch():
         with open(path, "w", encoding="utf-8") as file:
             file.write(HEAD + "	st.global.u32 [%rd1+12], 1;\n" + TAIL)
         fit.do(f"module 1 {path}")
-        for attached_before in (False, True):
+        for before in (True, False):
             fit.do("write 0 3 1")
             for slot in (0, 1):
                 fit.run(slot=slot)
+            attached = attach(daemon) if before else None
             fit.do("write 0 3 0")
             fit.do("begin 0 0 4")
-            attached = None if attached_before else attach(daemon)
+            attached = attached or attach(daemon)
             for _ in range(5):
                 fit.do("later 1 0 4")
             fit.do("wait 0")
-            attached = attached or attach(daemon)
             wait_until(lambda: fit.run(slot=1) and daemon.count_of(), "a launch that is probed")
             detach(daemon, attached)
 
