@@ -23,6 +23,7 @@ typedef unsigned long long driver_pointer;
 #define DRIVER_ERROR_CAPTURE_WRONG_THREAD 908
 #define DRIVER_ERROR_GRAPH_UPDATE 910
 #define DRIVER_ERROR_CLUSTER_SIZE 912
+#define DRIVER_ATTRIBUTE_PROCESSORS 16 /* the number of multiprocessors */
 #define DRIVER_ATTRIBUTE_CAPABILITY_MAJOR 75
 #define DRIVER_ATTRIBUTE_CAPABILITY_MINOR 76
 #define DRIVER_CAPTURE_MODE_RELAXED 2
@@ -30,7 +31,13 @@ typedef unsigned long long driver_pointer;
 #define DRIVER_FUNCTION_ATTRIBUTE_THREADS 0 /* the most of a block */
 #define DRIVER_FUNCTION_ATTRIBUTE_DYNAMIC_SHARED 8 /* the most bytes of it */
 #define DRIVER_FUNCTION_ATTRIBUTE_CARVEOUT 9
+#define DRIVER_FUNCTION_ATTRIBUTE_CLUSTER_MUST_BE_SET 10
+#define DRIVER_FUNCTION_ATTRIBUTE_CLUSTER_WIDTH 11
+#define DRIVER_FUNCTION_ATTRIBUTE_CLUSTER_HEIGHT 12
+#define DRIVER_FUNCTION_ATTRIBUTE_CLUSTER_DEPTH 13
 #define DRIVER_FUNCTION_ATTRIBUTE_NON_PORTABLE_CLUSTER 14
+#define DRIVER_FUNCTION_ATTRIBUTE_CLUSTER_SCHEDULING 15
+#define DRIVER_LOADING_LAZY 2
 #define DRIVER_EVENT_NO_TIMING 2
 #define DRIVER_STREAM_NON_BLOCKING 1
 #define DRIVER_REGISTER_PORTABLE 1u
@@ -84,13 +91,19 @@ typedef unsigned long long driver_pointer;
 /*
  * What an older driver may lack; NULL then. No library can be loaded without the first (CUDA 12);
  * ids of contexts, too; modules of functions came with 11.0, names with 12.3, lists of them
- * with 12.4, events of contexts with 12.5.
+ * with 12.4, events of contexts with 12.5; affinities of contexts with 11.4, clusters with 11.8,
+ * resources of contexts with 12.4.
  */
 #define DRIVER_OPTIONAL_FUNCTIONS(X)                                                             \
 	X(library_get_global, "cuLibraryGetGlobal",                                              \
 	  (driver_pointer *, size_t *, driver_handle, const char *))                             \
+	X(context_get_affinity, "cuCtxGetExecAffinity", (void *, int))                           \
 	X(context_get_id, "cuCtxGetId", (driver_handle, unsigned long long *))                   \
+	X(context_get_resource, "cuCtxGetDevResource", (driver_handle, void *, int))             \
 	X(context_record_event, "cuCtxRecordEvent", (driver_handle, driver_handle))              \
+	X(count_blocks, "cuOccupancyMaxActiveBlocksPerMultiprocessor",                           \
+	  (int *, driver_handle, int, size_t))                                                   \
+	X(count_clusters, "cuOccupancyMaxActiveClusters", (int *, driver_handle, const void *))  \
 	X(event_create, "cuEventCreate", (driver_handle *, unsigned))                            \
 	X(event_destroy, "cuEventDestroy_v2", (driver_handle))                                   \
 	X(event_query, "cuEventQuery", (driver_handle))                                          \
@@ -149,6 +162,7 @@ typedef unsigned long long driver_pointer;
 	X(library_unload, "cuLibraryUnload", (driver_handle))                                    \
 	X(module_load_data, "cuModuleLoadData", (driver_handle *, const void *))                 \
 	X(module_unload, "cuModuleUnload", (driver_handle))                                      \
+	X(module_get_loading_mode, "cuModuleGetLoadingMode", (int *))                            \
 	X(library_get_kernel, "cuLibraryGetKernel",                                              \
 	  (driver_handle *, driver_handle, const char *))                                        \
 	X(library_get_kernel_count, "cuLibraryGetKernelCount", (unsigned *, driver_handle))      \
@@ -159,7 +173,9 @@ typedef unsigned long long driver_pointer;
 	X(module_get_function_count, "cuModuleGetFunctionCount", (unsigned *, driver_handle))    \
 	X(module_enumerate_functions, "cuModuleEnumerateFunctions",                              \
 	  (driver_handle *, unsigned, driver_handle))                                            \
-	X(stream_get_context, "cuStreamGetCtx", (driver_handle, driver_handle *))
+	X(stream_get_context, "cuStreamGetCtx", (driver_handle, driver_handle *))                \
+	X(stream_get_contexts, "cuStreamGetCtx_v2",                                              \
+	  (driver_handle, driver_handle *, driver_handle *))
 
 struct driver {
 #define X(field, name, arguments) driver_result(*field) arguments;

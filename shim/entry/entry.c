@@ -212,25 +212,6 @@ static uint64_t threads_of(const unsigned *configuration) {
 	return configuration ? (uint64_t)configuration[3] * configuration[4] * configuration[5] : 0;
 }
 
-/* The stream of a CUlaunchConfig. */
-static driver_handle stream_of(const unsigned *configuration) {
-	driver_handle stream = NULL;
-
-	if (configuration)
-		memcpy(&stream, configuration + 8, sizeof(stream));
-	return stream;
-}
-
-/*
- * The same for twins: where a launch has attributes (it may be cooperative, or in clusters), the
- * original is launched.
- */
-static uint64_t twin_threads_of(const unsigned *configuration) {
-	unsigned attributes = configuration ? configuration[12] : 0;
-
-	return attributes ? TWIN_NOT : threads_of(configuration);
-}
-
 /* What traces call a stream that is given to that function. */
 static inline uint64_t stream_name(driver_handle stream, const char *function) {
 	if (stream)
@@ -274,7 +255,7 @@ static __attribute__((noinline)) bool again(driver_handle *function, driver_hand
  * Without any work it is a jump, which has nothing to save: what is more is in a function of its
  * own.
  */
-#define LAUNCH(name, THREADS, TWIN, STREAM, EXTRA, arguments, ...)                                \
+#define LAUNCH(name, THREADS, SHAPE, EXTRA, arguments, ...)                                       \
 	static driver_result work_##name(__VA_ARGS__);                                            \
 	WRAP(name, __VA_ARGS__) {                                                                 \
 		if (__builtin_expect(!arm_work(), 1))                                             \
@@ -284,6 +265,7 @@ static __attribute__((noinline)) bool again(driver_handle *function, driver_hand
 	static __attribute__((noinline)) driver_result work_##name(__VA_ARGS__) {                 \
 		unsigned work_ = arm_work();                                                      \
 		driver_handle probed_ = NULL, own_;                                               \
+		struct twin_shape shape_ = { 0 };                                                 \
 		struct launch_frame frame_;                                                       \
 		struct launch_form form_ = { 0 };                                                 \
 		driver_result result_;                                                            \
@@ -293,20 +275,21 @@ static __attribute__((noinline)) bool again(driver_handle *function, driver_hand
 		if (work_ & ARM_ENGINE)                                                           \
 			patch_first_launch(function);                                             \
 		if (work_ & ARM_TWINS) {                                                          \
-			twin_prepare(function);                                                   \
+			shape_ = SHAPE;                                                           \
+			twin_prepare(&shape_);                                                    \
 			work_ = arm_work();                                                       \
 		}                                                                                 \
 		if (work_ & ARM_LOADS)                                                            \
 			function = prepare(function, THREADS);                                    \
-		own_ = function;                                                                  \
+		shape_.function = own_ = function;                                                \
 		frame_.used = false;                                                              \
 		do {                                                                              \
 			if (work_ & ~ARM_LOADS)                                                   \
 				gate_enter();                                                     \
-			if (work_ & ARM_TWINS)                                                    \
-				function = TWIN;                                                  \
+			if ((work_ & ARM_TWINS) && function == own_)                              \
+				function = twin_choose(&shape_, &form_);                          \
 			if (function != own_ && (work_ & ARM_TWINS))                              \
-				function = ADD_BLOCK(name, STREAM, EXTRA);                        \
+				function = ADD_BLOCK(name, shape_.stream, EXTRA);                 \
 			result_ = REAL(name) arguments;                                           \
 			launch_block_end(&frame_);                                                \
 			if (work_ & ~ARM_LOADS)                                                   \
@@ -320,24 +303,30 @@ static __attribute__((noinline)) bool again(driver_handle *function, driver_hand
 			result_ = REAL(name) arguments;                                           \
 			gate_leave();                                                             \
 		}                                                                                 \
+		if (__builtin_expect(__atomic_load_n(&bare_unsaid, __ATOMIC_RELAXED), 0))         \
+			bare_say();                                                               \
 		return result_;                                                                   \
 	}
 
+#define SHAPE(is_cooperative)                          \
+	((struct twin_shape){ .function = function,    \
+			      .stream = stream,        \
+			      .grid = { gx, gy, gz },  \
+			      .block = { bx, by, bz }, \
+			      .shared = shared,        \
+			      .cooperative = (is_cooperative) })
 #define LAUNCH_KERNEL(name)                                                                        \
-	LAUNCH(name, (uint64_t)bx *by *bz,                                                         \
-	       twin_choose(function, (uint64_t)bx *by *bz, stream, &form_), stream, &extra,        \
+	LAUNCH(name, (uint64_t)bx *by *bz, SHAPE(false), &extra,                                   \
 	       (function, gx, gy, gz, bx, by, bz, shared, stream, parameters, extra),              \
 	       driver_handle function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,         \
 	       unsigned by, unsigned bz, unsigned shared, driver_handle stream, void **parameters, \
 	       void **extra)
-#define LAUNCH_KERNEL_EX(name)                                                                 \
-	LAUNCH(name, threads_of(configuration),                                                \
-	       twin_choose(function, twin_threads_of(configuration), stream_of(configuration), \
-			   &form_),                                                            \
-	       stream_of(configuration), &extra, (configuration, function, parameters, extra), \
-	       const void *configuration, driver_handle function, void **parameters, void **extra)
+#define LAUNCH_KERNEL_EX(name)                                                              \
+	LAUNCH(name, threads_of(configuration), fit_shape(function, configuration), &extra, \
+	       (configuration, function, parameters, extra), const void *configuration,     \
+	       driver_handle function, void **parameters, void **extra)
 #define LAUNCH_COOPERATIVE(name)                                                           \
-	LAUNCH(name, (uint64_t)bx *by *bz, function, stream, NULL,                         \
+	LAUNCH(name, (uint64_t)bx *by *bz, SHAPE(true), NULL,                              \
 	       (function, gx, gy, gz, bx, by, bz, shared, stream, parameters),             \
 	       driver_handle function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, \
 	       unsigned by, unsigned bz, unsigned shared, driver_handle stream, void **parameters)
@@ -461,18 +450,30 @@ FOLLOW(cuLibraryGetKernelCount, (count, library), bare_count(true, library, coun
        driver_handle library)
 FOLLOW(cuModuleGetFunctionCount, (count, module), bare_count(false, module, count), unsigned *count,
        driver_handle module)
+/* Inside of the gate: the twin stays. */
+static void changed(enum bare_setting setting, driver_handle handle, int attribute, int value,
+		    int device) {
+	const bool twins = arm_work() & ARM_TWINS;
+
+	if (twins)
+		gate_enter();
+	bare_changed(setting, handle, attribute, value, device);
+	if (twins)
+		gate_leave();
+}
+
 FOLLOW(cuFuncSetAttribute, (function, attribute, value),
-       bare_changed(BARE_FUNCTION_ATTRIBUTE, function, attribute, value, 0), driver_handle function,
+       changed(BARE_FUNCTION_ATTRIBUTE, function, attribute, value, 0), driver_handle function,
        int attribute, int value)
-FOLLOW(cuFuncSetCacheConfig, (function, value),
-       bare_changed(BARE_FUNCTION_CACHE, function, 0, value, 0), driver_handle function, int value)
+FOLLOW(cuFuncSetCacheConfig, (function, value), changed(BARE_FUNCTION_CACHE, function, 0, value, 0),
+       driver_handle function, int value)
 FOLLOW(cuFuncSetSharedMemConfig, (function, value),
-       bare_changed(BARE_FUNCTION_BANKS, function, 0, value, 0), driver_handle function, int value)
+       changed(BARE_FUNCTION_BANKS, function, 0, value, 0), driver_handle function, int value)
 FOLLOW(cuKernelSetAttribute, (attribute, value, kernel, device),
-       bare_changed(BARE_KERNEL_ATTRIBUTE, kernel, attribute, value, device), int attribute,
-       int value, driver_handle kernel, int device)
+       changed(BARE_KERNEL_ATTRIBUTE, kernel, attribute, value, device), int attribute, int value,
+       driver_handle kernel, int device)
 FOLLOW(cuKernelSetCacheConfig, (kernel, value, device),
-       bare_changed(BARE_KERNEL_CACHE, kernel, 0, value, device), driver_handle kernel, int value,
+       changed(BARE_KERNEL_CACHE, kernel, 0, value, device), driver_handle kernel, int value,
        int device)
 
 /* The program has a list of handles of a library's kernels. */
@@ -501,6 +502,10 @@ static void listed_kernels(driver_handle library) {
 		listed = arm_needed() && bare_list(library, container, list, limit); \
 		errno = saved;                                                       \
 		result = listed ? 0 : REAL(name)(list, limit, container);            \
+		saved = errno;                                                       \
+		if (!result && !listed && list && (arm_work() & ARM_TWINS))          \
+			bare_listed(library, container, list, limit);                \
+		errno = saved;                                                       \
 		if (library && !result && (arm_work() & ARM_ENGINE))                 \
 			listed_kernels(container);                                   \
 		return result;                                                       \

@@ -329,8 +329,8 @@ static void arm_context(driver_handle handle) {
 		const char *reason;
 		uint32_t failed;
 
-		if ((load->kind == LOAD_MODULE && load->context != handle) ||
-		    !load_is_current(load) || (one && !one->partly))
+		if ((load->context && load->context != handle) || !load_is_current(load) ||
+		    (one && !one->partly))
 			continue;
 		if (!context)
 			context = mirror_add_context(handle);

@@ -128,45 +128,59 @@ unsigned bare_ask_threads(const struct bare_origin *origin, driver_handle handle
 static const int copied_attributes[] = {
 	DRIVER_FUNCTION_ATTRIBUTE_DYNAMIC_SHARED,
 	DRIVER_FUNCTION_ATTRIBUTE_CARVEOUT,
+	DRIVER_FUNCTION_ATTRIBUTE_CLUSTER_MUST_BE_SET,
+	DRIVER_FUNCTION_ATTRIBUTE_CLUSTER_WIDTH,
+	DRIVER_FUNCTION_ATTRIBUTE_CLUSTER_HEIGHT,
+	DRIVER_FUNCTION_ATTRIBUTE_CLUSTER_DEPTH,
 	DRIVER_FUNCTION_ATTRIBUTE_NON_PORTABLE_CLUSTER,
+	DRIVER_FUNCTION_ATTRIBUTE_CLUSTER_SCHEDULING,
 };
 
-static bool copy_attribute(const struct bare_origin *origin, int attribute, driver_handle to,
-			   driver_handle from) {
+/* Of a function or kernel, in the current context. False: the driver does not know it. */
+static bool get_attribute(enum bare_kind kind, driver_handle handle, int attribute, int *value) {
 	const struct driver *driver = driver_own();
-	int value, now, device;
+	int device;
 
-	if (origin->kind != BARE_KERNEL) {
-		if (!driver->function_get_attribute || !driver->function_set_attribute)
-			return false;
-		if (driver->function_get_attribute(&value, attribute, from) != 0)
-			return true; /* an older driver does not know it */
-		return (driver->function_get_attribute(&now, attribute, to) == 0 && now == value) ||
-		       driver->function_set_attribute(to, attribute, value) == 0;
-	}
-	if (!driver->kernel_get_attribute || !driver->kernel_set_attribute ||
-	    driver->ctx_get_device(&device) != 0)
-		return false;
-	if (driver->kernel_get_attribute(&value, attribute, from, device) != 0)
-		return true;
-	return (driver->kernel_get_attribute(&now, attribute, to, device) == 0 && now == value) ||
-	       driver->kernel_set_attribute(attribute, value, to, device) == 0;
+	if (kind != BARE_KERNEL)
+		return driver->function_get_attribute &&
+		       driver->function_get_attribute(value, attribute, handle) == 0;
+	return driver->kernel_get_attribute && driver->ctx_get_device(&device) == 0 &&
+	       driver->kernel_get_attribute(value, attribute, handle, device) == 0;
 }
 
-bool bare_like(const struct bare_origin *origin, driver_handle other, driver_handle original) {
+static bool set_attribute(enum bare_kind kind, driver_handle handle, int attribute, int value) {
+	const struct driver *driver = driver_own();
+	int device;
+
+	if (kind != BARE_KERNEL)
+		return driver->function_set_attribute &&
+		       driver->function_set_attribute(handle, attribute, value) == 0;
+	return driver->kernel_set_attribute && driver->ctx_get_device(&device) == 0 &&
+	       driver->kernel_set_attribute(attribute, value, handle, device) == 0;
+}
+
+bool bare_like(const struct bare_origin *origin, driver_handle other, enum bare_kind kind,
+	       driver_handle original) {
 	driver_handle before;
 	bool good = true;
+	int value, now;
 
 	if (!enter(origin, &before))
 		return false;
 	for (unsigned i = 0; good && i < sizeof(copied_attributes) / sizeof(*copied_attributes);
-	     i++)
-		good = copy_attribute(origin, copied_attributes[i], other, original);
+	     i++) {
+		const int attribute = copied_attributes[i];
+
+		if (get_attribute(kind, original, attribute, &value)) /* else an older driver's */
+			good = (get_attribute(origin->kind, other, attribute, &now) &&
+				now == value) ||
+			       set_attribute(origin->kind, other, attribute, value);
+	}
 	leave(origin, before);
 	return good;
 }
 
-static bool make(const struct bare_change *change, driver_handle bare) {
+bool bare_change(const struct bare_change *change, driver_handle bare) {
 	const struct driver *driver = driver_own();
 	int result = -1;
 
@@ -204,7 +218,7 @@ bool bare_repeat(const struct bare_change *change, const char *name) {
 	if (!enter(&change->origin, &before))
 		return false;
 	bare = ask(&change->origin, name);
-	good = bare && make(change, bare);
+	good = bare && bare_change(change, bare);
 	leave(&change->origin, before);
 	return good;
 }

@@ -55,10 +55,14 @@ driver_handle bare_ask_own_kernel(driver_handle kernel);
 unsigned bare_ask_threads(const struct bare_origin *origin, driver_handle handle);
 
 /*
- * Gives `other`, the form of a kernel of that origin in a twin, the attributes that the original
- * has by now. False: it cannot stand for it.
+ * Gives `other`, which is of that origin in a twin, the attributes that the original has by now,
+ * which is of that kind. False: it cannot stand for it.
  */
-bool bare_like(const struct bare_origin *origin, driver_handle other, driver_handle original);
+bool bare_like(const struct bare_origin *origin, driver_handle other, enum bare_kind kind,
+	       driver_handle original);
+
+/* Makes the change on `other`. */
+bool bare_change(const struct bare_change *change, driver_handle other);
 
 /* Makes the change on the bare form of the handle that it was made with. */
 bool bare_repeat(const struct bare_change *change, const char *name);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Hides bare kernels from an application that lists the kernels of a module. entry.c calls it
- * behind the driver's functions that list.
+ * Hides bare kernels from an application that lists the kernels of a module, and notes the handles
+ * that it got. entry.c calls it behind the driver's functions that list.
  */
 
 #include <stdlib.h>
@@ -83,4 +83,17 @@ bool bare_list(bool library, driver_handle container, driver_handle *list, unsig
 	memcpy(list, handles, (count < limit ? count : limit) * sizeof(*list));
 	free(handles);
 	return true;
+}
+
+void bare_listed(bool library, driver_handle container, driver_handle *list, unsigned limit) {
+	struct calls calls;
+	unsigned count = 0;
+	const char *name;
+
+	if (!bare_is_original(container) || !get_calls(library, &calls) ||
+	    calls.count(&count, container) != 0)
+		return;
+	for (unsigned i = 0; i < count && i < limit; i++)
+		if (calls.get_name(&name, list[i]) == 0)
+			calls.got(container, list[i], name);
 }

@@ -32,6 +32,7 @@
 #include "bare-ask.h"
 #include "shim/base/cancel.h"
 #include "shim/base/deadline.h"
+#include "fit.h"
 #include "load.h"
 #include "twin.h"
 
@@ -39,6 +40,7 @@
 #define LOCK_WAIT_MS 100 /* in a forked child somebody else may have held it */
 #define EARLY_MAX 16
 #define ROUNDS_MAX 8
+#define FOLLOWERS_MAX 32 /* a kernel's twins: one a context */
 #define TRIES_MAX 20 /* a millisecond each, while another thread asks the driver */
 
 /* One kernel of a module, under all its handles. */
@@ -58,9 +60,12 @@ struct module {
 	struct module *next;
 	const struct load *load; /* its address only; NULL: an original */
 	struct original *original; /* NULL: a replaced module */
+	const struct module *library; /* of a place (bare_place_add()): which is in that context */
+	driver_handle context;
+	uint64_t context_id;
 	driver_handle twin; /* of an original, if it has one: its kernels are launched */
 	bool twin_is_library;
-	uint64_t module_id, epoch;
+	uint64_t module_id, epoch; /* of an original: those of the twin */
 	bool retired; /* the other form of each kernel is launched: bare ones, or those of a twin */
 	struct kernel *kernels;
 };
@@ -68,12 +73,14 @@ struct module {
 struct entry {
 	struct entry *next; /* of the bucket; stays */
 	driver_handle handle; /* NULL: not in use */
+	driver_handle place; /* NULL, or in which context: bare_place_add() */
 	bool container;
 	driver_handle target; /* what is launched; NULL: to be asked for */
 	driver_handle bare; /* the same if it has to be the bare one */
 	unsigned threads; /* that a block of it can have; 0: to be asked for */
 	unsigned bare_threads; /* of the bare one */
-	unsigned launched_bare; /* because the probed one could not be */
+	unsigned launched_bare; /* because the probed one could not be, or the twin not */
+	int unsaid; /* that has to be reported: enum bare_why */
 	struct original *original; /* its module's; NULL: it is of a replaced module */
 	struct launch_form form; /* of `target`, if that is a twin's: written before it */
 	/* what follows is only for who holds the lock */
@@ -83,6 +90,7 @@ struct entry {
 };
 
 unsigned bare_retired_count;
+bool bare_unsaid;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* around all but reading the table */
 static struct entry *buckets[BUCKETS];
 static struct module *modules;
@@ -124,13 +132,30 @@ static struct entry **bucket_of(driver_handle handle) {
 	return &buckets[(uint64_t)(uintptr_t)handle * UINT64_C(0x9e3779b97f4a7c15) >> 54];
 }
 
-static struct entry *find(driver_handle handle, bool container) {
+static bool is_entry(const struct entry *entry, driver_handle handle, bool container,
+		     driver_handle place) {
+	return __atomic_load_n(&entry->handle, __ATOMIC_ACQUIRE) == handle &&
+	       __atomic_load_n(&entry->container, __ATOMIC_RELAXED) == container &&
+	       __atomic_load_n(&entry->place, __ATOMIC_RELAXED) == place;
+}
+
+static struct entry *find_in(driver_handle handle, bool container, driver_handle place) {
 	struct entry *entry = __atomic_load_n(bucket_of(handle), __ATOMIC_ACQUIRE);
 
-	while (entry && (__atomic_load_n(&entry->handle, __ATOMIC_ACQUIRE) != handle ||
-			 __atomic_load_n(&entry->container, __ATOMIC_RELAXED) != container))
+	while (entry && !is_entry(entry, handle, container, place))
 		entry = entry->next;
 	return handle ? entry : NULL;
+}
+
+static struct entry *find(driver_handle handle, bool container) {
+	return find_in(handle, container, NULL);
+}
+
+/* Of a function or kernel in a context: where it has an entry for that context, that one. */
+static struct entry *find_at(driver_handle handle, driver_handle context) {
+	struct entry *entry = find_in(handle, false, context);
+
+	return entry || !context ? entry : find(handle, false);
 }
 
 static void set_target(struct entry *entry, driver_handle target) {
@@ -178,9 +203,9 @@ static struct entry *get_free(driver_handle handle) {
 }
 
 static void add(driver_handle handle, struct bare_origin origin, struct module *module,
-		struct kernel *kernel) {
+		struct kernel *kernel, driver_handle place) {
 	bool container = origin.kind == BARE_CONTAINER;
-	struct entry *entry = find(handle, container);
+	struct entry *entry = find_in(handle, container, place);
 
 	if (entry && entry->module == module && entry->kernel == kernel) {
 		entry->origin = origin; /* its context may be another one with the same handle */
@@ -192,6 +217,7 @@ static void add(driver_handle handle, struct bare_origin origin, struct module *
 	if (!entry)
 		return;
 	__atomic_store_n(&entry->container, container, __ATOMIC_RELAXED);
+	__atomic_store_n(&entry->place, place, __ATOMIC_RELAXED);
 	entry->origin = origin;
 	entry->module = module;
 	entry->kernel = kernel;
@@ -259,7 +285,7 @@ void bare_load_added(const struct load *load) {
 	add(load->handle,
 	    (struct bare_origin){ BARE_CONTAINER, NULL, load->context, load->context_id,
 				  load->born },
-	    module, NULL);
+	    module, NULL, NULL);
 	leave();
 }
 
@@ -311,8 +337,10 @@ void bare_original_added(struct original *original, driver_handle container, dri
 	}
 	*module = (struct module){ .next = modules, .original = original };
 	modules = module;
-	add(container, (struct bare_origin){ BARE_CONTAINER, NULL, context, context_id, born },
-	    module, NULL);
+	if (container)
+		add(container,
+		    (struct bare_origin){ BARE_CONTAINER, NULL, context, context_id, born }, module,
+		    NULL, NULL);
 	leave();
 }
 
@@ -320,20 +348,87 @@ void bare_original_removed(struct original *original) {
 	remove_module(NULL, original);
 }
 
-struct original *bare_original(driver_handle handle) {
-	const struct entry *entry = find(handle, false);
+struct original *bare_original(driver_handle handle, driver_handle context) {
+	const struct entry *entry = find_at(handle, context);
 
 	return entry ? __atomic_load_n(&entry->original, __ATOMIC_RELAXED) : NULL;
 }
 
-void bare_twin_changed(struct original *original, bool library, driver_handle twin) {
+static struct module *module_of(const struct original *original) {
+	struct module *module = modules;
+
+	while (module && module->original != original)
+		module = module->next;
+	return module;
+}
+
+static struct bare_origin origin_in(struct bare_origin origin, driver_handle context,
+				    uint64_t context_id) {
+	origin.context = context;
+	origin.context_id = context_id;
+	origin.born = arm_born();
+	return origin;
+}
+
+/* A function of another context has nothing to do with a twin in this one. */
+static bool is_meant(const struct bare_origin *origin, driver_handle context) {
+	return origin->kind == BARE_KERNEL || origin->context == context;
+}
+
+/* What the application has changed about a kernel, for its twin in a context. */
+static bool copy_changes_to(struct kernel *to, const struct kernel *from, driver_handle context,
+			    uint64_t context_id) {
+	if (to->changes || !from->change_count)
+		return true;
+	to->changes = calloc(from->change_count, sizeof(*to->changes));
+	if (!to->changes)
+		return false;
+	for (unsigned i = 0; i < from->change_count; i++) {
+		struct bare_change change = from->changes[i];
+
+		if (!is_meant(&change.origin, context))
+			continue;
+		change.origin = origin_in(change.origin, context, context_id);
+		to->changes[to->change_count++] = change;
+	}
+	return true;
+}
+
+bool bare_place_add(driver_handle handle, struct original *original, driver_handle context,
+		    uint64_t context_id) {
+	const struct entry *entry;
+	struct kernel *kernel = NULL;
+	struct module *module;
+
+	if (!enter())
+		return false;
+	entry = find(handle, false);
+	module = module_of(original);
+	if (module && entry && entry->kernel && is_meant(&entry->origin, context)) {
+		module->library = entry->module;
+		module->context = context;
+		module->context_id = context_id;
+		kernel = get_kernel(module, entry->kernel->name, strlen(entry->kernel->name));
+	}
+	if (kernel && copy_changes_to(kernel, entry->kernel, context, context_id))
+		add(handle, origin_in(entry->origin, context, context_id), module, kernel, context);
+	kernel = find_in(handle, false, context) ? kernel : NULL;
+	leave();
+	return kernel;
+}
+
+void bare_twin_changed(struct original *original, const struct load *twin) {
+	struct module *module;
+
+	fit_forget(); /* handles of kernels may be used again */
 	if (!enter_surely())
 		return;
-	for (struct module *module = modules; module; module = module->next) {
-		if (module->original != original)
-			continue;
-		module->twin = twin;
-		module->twin_is_library = library;
+	module = module_of(original);
+	if (module) {
+		module->twin = twin ? twin->handle : NULL;
+		module->twin_is_library = twin && twin->kind == LOAD_LIBRARY;
+		module->module_id = twin ? twin->module_id : 0;
+		module->epoch = twin ? twin->epoch : 0;
 		if (module->retired != (twin != NULL))
 			__atomic_add_fetch(&bare_retired_count, twin ? 1 : -1, __ATOMIC_RELAXED);
 		module->retired = twin != NULL;
@@ -342,8 +437,10 @@ void bare_twin_changed(struct original *original, bool library, driver_handle tw
 			kernel->version++;
 		}
 		FOR_EACH_ENTRY(entry)
-		if (entry->module == module)
+		if (entry->module == module) {
 			reset(entry, entry->handle);
+			__atomic_store_n(&entry->launched_bare, 0, __ATOMIC_RELAXED);
+		}
 	}
 	leave();
 }
@@ -431,6 +528,12 @@ bool bare_is_container(driver_handle handle) {
 	return entry && !__atomic_load_n(&entry->original, __ATOMIC_RELAXED);
 }
 
+bool bare_is_original(driver_handle container) {
+	const struct entry *entry = find(container, true);
+
+	return entry && __atomic_load_n(&entry->original, __ATOMIC_RELAXED);
+}
+
 static void got(driver_handle from, driver_handle handle, const char *name, enum bare_kind kind) {
 	struct bare_origin origin = { .kind = kind, .from = from };
 	const struct entry *container;
@@ -446,7 +549,7 @@ static void got(driver_handle from, driver_handle handle, const char *name, enum
 	if (container && name)
 		kernel = get_kernel(container->module, name, strlen(name));
 	if (container && (kernel || !name))
-		add(handle, origin, container->module, kernel);
+		add(handle, origin, container->module, kernel, NULL);
 	leave();
 }
 
@@ -474,7 +577,7 @@ void bare_got_function_of(driver_handle kernel, driver_handle function) {
 	entry = find(kernel, false);
 	if (entry && entry->origin.kind == BARE_KERNEL) {
 		origin.from = entry->origin.from;
-		add(function, origin, entry->module, entry->kernel);
+		add(function, origin, entry->module, entry->kernel, NULL);
 	}
 	leave();
 }
@@ -504,26 +607,113 @@ static bool note(struct kernel *kernel, const struct bare_change *change) {
 	return true;
 }
 
+/* Where the other form of what came from there is: in the same module, or in the twin's. */
+static struct bare_origin other_origin(const struct module *module, struct bare_origin origin) {
+	if (!module->original)
+		return origin;
+	origin.from = module->twin;
+	if (!module->twin_is_library)
+		origin.kind = BARE_FUNCTION;
+	else if (origin.kind == BARE_FUNCTION)
+		origin.kind = BARE_KERNEL_FUNCTION;
+	return origin;
+}
+
+/* The change for that: of a function, where it was made about a kernel. */
+static struct bare_change other_change(const struct module *module, struct bare_change change) {
+	change.origin = other_origin(module, change.origin);
+	if (module->original && !module->twin_is_library) {
+		if (change.setting == BARE_KERNEL_ATTRIBUTE)
+			change.setting = BARE_FUNCTION_ATTRIBUTE;
+		if (change.setting == BARE_KERNEL_CACHE)
+			change.setting = BARE_FUNCTION_CACHE;
+	}
+	return change;
+}
+
+/* A kernel's other form that is launched already gets a change at once. */
+struct follower {
+	struct entry *entry;
+	driver_handle target;
+	struct bare_change change;
+};
+
+/* With the lock held: all handles of a kernel are asked for anew. */
+static void reset_kernel(const struct kernel *kernel) {
+	FOR_EACH_ENTRY(entry)
+	if (entry->kernel == kernel)
+		reset(entry, entry->handle);
+}
+
+/* With the lock held. A library's kernel is known in a context by another handle than this one. */
+static void note_elsewhere(const struct entry *changed, struct bare_change change) {
+	for (struct module *module = modules; module; module = module->next) {
+		struct kernel *kernel = module->kernels;
+
+		if (module->library != changed->module ||
+		    !is_meant(&changed->origin, module->context) ||
+		    find_in(changed->handle, false, module->context))
+			continue;
+		while (kernel && strcmp(kernel->name, changed->kernel->name) != 0)
+			kernel = kernel->next;
+		change.origin = origin_in(changed->origin, module->context, module->context_id);
+		if (!kernel || !note(kernel, &change))
+			continue;
+		kernel->version++;
+		reset_kernel(kernel);
+	}
+}
+
+/* With the lock held. False: it is nothing new. */
+static bool note_change(struct entry *changed, struct bare_change change,
+			struct follower followers[FOLLOWERS_MAX], unsigned *count) {
+	struct kernel *kernel = changed->kernel;
+	driver_handle target = changed->target;
+
+	change.origin = changed->origin;
+	if (!note(kernel, &change))
+		return false;
+	kernel->version++;
+	if (!kernel->failed && changed->module->original && target && target != changed->handle &&
+	    *count < FOLLOWERS_MAX) {
+		followers[(*count)++] =
+			(struct follower){ changed, target, other_change(changed->module, change) };
+		return true;
+	}
+	reset_kernel(kernel);
+	if (!changed->place)
+		note_elsewhere(changed, change);
+	return true;
+}
+
+/* What did not take the change is asked for anew, and not launched till then. */
+static void follow(const struct follower *follower) {
+	const driver_handle handle = follower->change.handle;
+
+	if (bare_change(&follower->change, follower->target) || !enter_surely())
+		return;
+	if (follower->entry->handle == handle && follower->entry->kernel)
+		reset(follower->entry, handle);
+	leave();
+}
+
 void bare_changed(enum bare_setting setting, driver_handle handle, int attribute, int value,
 		  int device) {
-	struct bare_change change = { setting, handle, { 0 }, attribute, value, device };
-	const struct entry *changed;
+	const struct bare_change change = { setting, handle, { 0 }, attribute, value, device };
+	struct follower followers[FOLLOWERS_MAX];
+	unsigned count = 0;
+	bool news = false;
 
 	if (!find(handle, false) || !enter())
 		return;
-	changed = find(handle, false);
-	if (changed) {
-		struct kernel *kernel = changed->kernel;
-
-		change.origin = changed->origin;
-		if (note(kernel, &change)) {
-			kernel->version++;
-			FOR_EACH_ENTRY(entry)
-			if (entry->kernel == kernel)
-				reset(entry, entry->handle);
-		}
-	}
+	for (struct entry *entry = *bucket_of(handle); entry; entry = entry->next)
+		if (entry->handle == handle && entry->kernel)
+			news |= note_change(entry, change, followers, &count);
 	leave();
+	for (unsigned i = 0; i < count; i++)
+		follow(&followers[i]);
+	if (news)
+		fit_forget();
 }
 
 /* ---- the bare kernel ---------------------------------------------------------------------- */
@@ -532,24 +722,14 @@ void bare_changed(enum bare_setting setting, driver_handle handle, int attribute
 struct question {
 	struct entry *entry;
 	driver_handle handle;
-	struct bare_origin origin;
+	struct bare_origin origin; /* of the other form */
+	enum bare_kind kind; /* of the handle */
 	struct kernel *kernel;
 	struct bare_change *changes; /* a copy */
 	unsigned change_count, version;
 	struct original *twin; /* the other form is that of this original's twin; or NULL */
-	unsigned threads; /* that a block of it can have */
 	struct launch_form form; /* how it takes the block of a launch */
 };
-
-/* Where the other form of what came from there is: in the same module, or in the twin's. */
-static struct bare_origin other_origin(const struct module *module, struct bare_origin origin) {
-	if (!module->original)
-		return origin;
-	origin.from = module->twin;
-	if (origin.kind == BARE_FUNCTION && module->twin_is_library)
-		origin.kind = BARE_KERNEL_FUNCTION;
-	return origin;
-}
 
 /* With the lock held. */
 static bool copy_changes(struct question *question) {
@@ -560,11 +740,8 @@ static bool copy_changes(struct question *question) {
 	question->version = kernel->version;
 	question->changes =
 		reallocarray(NULL, kernel->change_count + 1, sizeof(struct bare_change));
-	for (unsigned i = 0; question->changes && i < kernel->change_count; i++) {
-		question->changes[i] = kernel->changes[i];
-		question->changes[i].origin =
-			other_origin(question->entry->module, kernel->changes[i].origin);
-	}
+	for (unsigned i = 0; question->changes && i < kernel->change_count; i++)
+		question->changes[i] = other_change(question->entry->module, kernel->changes[i]);
 	return question->changes;
 }
 
@@ -578,6 +755,7 @@ static bool begin(struct question *question, struct entry *entry, driver_handle 
 	kernel = entry->kernel;
 	if (entry->handle == handle && kernel && !kernel->busy && !kernel->failed) {
 		question->origin = other_origin(entry->module, entry->origin);
+		question->kind = entry->origin.kind;
 		question->twin = entry->module->original;
 		question->kernel = kernel;
 		good = copy_changes(question);
@@ -592,7 +770,8 @@ static driver_handle answer(const struct question *question) {
 	const char *name = question->kernel->name;
 	driver_handle bare = bare_ask(&question->origin, name);
 
-	if (bare && question->twin && !bare_like(&question->origin, bare, question->handle))
+	if (bare && question->twin &&
+	    !bare_like(&question->origin, bare, question->kind, question->handle))
 		bare = NULL;
 	for (unsigned i = 0; i < question->change_count && bare; i++)
 		if (!bare_repeat(&question->changes[i], name))
@@ -621,11 +800,8 @@ static bool finish(struct question *question, driver_handle *bare, unsigned roun
 			reset(entry, entry->handle);
 	} else if (!again && question->entry->handle == question->handle &&
 		   question->entry->kernel == kernel) {
-		if (question->twin) {
-			__atomic_store_n(&question->entry->bare_threads, question->threads,
-					 __ATOMIC_RELAXED);
+		if (question->twin)
 			__atomic_store(&question->entry->form, &question->form, __ATOMIC_RELAXED);
-		}
 		set_bare(question->entry, *bare);
 		if (question->entry->module->retired)
 			set_target(question->entry, *bare);
@@ -649,9 +825,6 @@ static __attribute__((noinline)) driver_handle resolve(struct entry *entry, driv
 		driver_own()->exchange_capture_mode(&mode);
 		do {
 			bare = answer(&question);
-			question.threads = bare && question.twin
-						   ? bare_ask_threads(&question.origin, bare)
-						   : 0;
 			question.form = bare && question.twin
 						? twin_form(question.twin, question.kernel->name)
 						: (struct launch_form){};
@@ -679,31 +852,31 @@ driver_handle bare_function(driver_handle handle) {
 	return target ? target : resolve(entry, handle);
 }
 
-bool bare_twin_is_open(driver_handle handle) {
-	const struct entry *entry = bare_needed() ? find(handle, false) : NULL;
+bool bare_twin_is_open(driver_handle handle, driver_handle context) {
+	const struct entry *entry = bare_needed() ? find_at(handle, context) : NULL;
 
 	return entry && __atomic_load_n(&entry->original, __ATOMIC_RELAXED) &&
 	       !__atomic_load_n(&entry->target, __ATOMIC_ACQUIRE);
 }
 
-void bare_twin_resolve(driver_handle handle) {
-	struct entry *entry = find(handle, false);
+void bare_twin_resolve(driver_handle handle, driver_handle context) {
+	struct entry *entry = find_at(handle, context);
 
 	if (entry && !__atomic_load_n(&entry->target, __ATOMIC_ACQUIRE))
 		resolve(entry, handle);
 }
 
-driver_handle bare_twin(driver_handle handle, uint64_t threads, struct launch_form *form) {
-	const struct entry *entry = find(handle, false);
+driver_handle bare_twin(driver_handle handle, driver_handle context, struct original **original,
+			struct launch_form *form) {
+	const struct entry *entry = find_at(handle, context);
 	driver_handle target;
 
-	if (!entry || !__atomic_load_n(&entry->original, __ATOMIC_RELAXED))
+	*original = entry ? __atomic_load_n(&entry->original, __ATOMIC_RELAXED) : NULL;
+	if (!*original)
 		return handle;
 	target = __atomic_load_n(&entry->target, __ATOMIC_ACQUIRE);
 	__atomic_load(&entry->form, form, __ATOMIC_RELAXED);
-	return target && threads <= __atomic_load_n(&entry->bare_threads, __ATOMIC_RELAXED)
-		       ? target
-		       : handle;
+	return target ? target : handle;
 }
 
 /* ---- what the probed kernel has not registers enough for ----------------------------------- */
@@ -766,30 +939,91 @@ static __attribute__((noinline)) unsigned ask_threads(struct entry *entry, drive
 	return threads;
 }
 
+/* What load_report_bare() is told. */
+struct unsaid {
+	uint64_t module_id, epoch;
+	char name[WIRE_REPORT_NAME_MAX + 1];
+	enum bare_why why;
+	unsigned count;
+};
+
+/* With the lock held. */
+static void describe(struct unsaid *unsaid, const struct entry *entry, enum bare_why why) {
+	const char *name = entry->kernel->name;
+	size_t length = strlen(name) - strlen(suffix_of(entry->module));
+
+	*unsaid = (struct unsaid){
+		.module_id = entry->module->module_id,
+		.epoch = entry->module->epoch,
+		.why = why,
+		.count = __atomic_load_n(&entry->launched_bare, __ATOMIC_RELAXED),
+	};
+	memcpy(unsaid->name, name,
+	       length < sizeof(unsaid->name) ? length : sizeof(unsaid->name) - 1);
+}
+
+static void say(const struct unsaid *unsaid) {
+	if (unsaid->module_id)
+		load_report_bare(unsaid->module_id, unsaid->epoch, unsaid->name, unsaid->why,
+				 unsaid->count);
+}
+
+/* Counts a launch of the bare form. Is it one to be reported? */
+static bool counts(struct entry *entry) {
+	unsigned count = __atomic_add_fetch(&entry->launched_bare, 1, __ATOMIC_RELAXED);
+
+	return count == 1 || count == 100 || count == 10000 || count == 1000000;
+}
+
 void bare_launched(driver_handle handle) {
 	struct entry *entry = find(handle, false);
-	char name[WIRE_REPORT_NAME_MAX + 1] = "";
-	uint64_t module_id = 0, epoch = 0;
+	struct unsaid unsaid = { 0 };
 	int saved = errno;
-	unsigned count;
 
-	if (!entry)
-		return;
-	count = __atomic_add_fetch(&entry->launched_bare, 1, __ATOMIC_RELAXED);
-	if (count != 1 && count != 100 && count != 10000 && count != 1000000)
+	if (!entry || !counts(entry))
 		return;
 	if (enter()) {
-		if (entry->handle == handle && entry->kernel) {
-			module_id = entry->module->module_id;
-			epoch = entry->module->epoch;
-			strncpy(name, entry->kernel->name, sizeof(name) - 1);
-			if (strlen(entry->kernel->name) - strlen(BARE_SUFFIX) < sizeof(name))
-				name[strlen(entry->kernel->name) - strlen(BARE_SUFFIX)] = '\0';
-		}
+		if (entry->handle == handle && entry->kernel)
+			describe(&unsaid, entry, BARE_NO_REGISTERS);
 		leave();
 	}
-	if (module_id)
-		load_report_bare(module_id, epoch, name, count);
+	say(&unsaid);
+	errno = saved;
+}
+
+void bare_twin_refused(driver_handle handle, driver_handle context, enum bare_why why) {
+	struct entry *entry = find_at(handle, context);
+
+	if (!entry || !counts(entry))
+		return;
+	__atomic_store_n(&entry->unsaid, why, __ATOMIC_RELAXED);
+	__atomic_store_n(&bare_unsaid, true, __ATOMIC_RELEASE);
+}
+
+static bool find_unsaid(struct unsaid *unsaid) {
+	bool found = false;
+
+	if (!enter())
+		return false;
+	FOR_EACH_ENTRY(entry) {
+		int why = found ? 0 : __atomic_exchange_n(&entry->unsaid, 0, __ATOMIC_RELAXED);
+
+		if (why && entry->handle && entry->kernel) {
+			describe(unsaid, entry, (enum bare_why)why);
+			found = true;
+		}
+	}
+	leave();
+	return found;
+}
+
+void bare_say(void) {
+	struct unsaid unsaid;
+	int saved = errno;
+
+	__atomic_store_n(&bare_unsaid, false, __ATOMIC_SEQ_CST);
+	while (find_unsaid(&unsaid))
+		say(&unsaid);
 	errno = saved;
 }
 

@@ -68,6 +68,10 @@ bool bare_is_container(driver_handle handle);
 void bare_count(bool library, driver_handle container, unsigned *count);
 bool bare_list(bool library, driver_handle container, driver_handle *list, unsigned limit);
 
+/* The driver has given out these handles, for at most so many, of one that may get a twin. */
+bool bare_is_original(driver_handle container);
+void bare_listed(bool library, driver_handle container, driver_handle *list, unsigned limit);
+
 enum bare_setting {
 	BARE_FUNCTION_ATTRIBUTE,
 	BARE_FUNCTION_CACHE, /* attribute and device: 0 */
@@ -77,8 +81,8 @@ enum bare_setting {
 };
 
 /*
- * The application has changed something about a function or kernel, which the bare one must get,
- * too.
+ * The application has changed something about a function or kernel, which the bare one and the
+ * twin must get, too. The twin is not unloaded meanwhile.
  */
 void bare_changed(enum bare_setting setting, driver_handle handle, int attribute, int value,
 		  int device);
@@ -91,26 +95,46 @@ void bare_context_ended(driver_handle context, uint64_t now, uint64_t until);
 /*
  * A module that is none of ours, and may get a twin (twin.h): a second module of ours with kernels
  * of the same names. Its kernels are found as bare ones are, the other way round: launches go to
- * the twin's while there is one. `original` is the caller's name for it.
+ * the twin's while there is one. `original` is the caller's name for it. container: its handle; or
+ * NULL: what belongs to it is said by bare_place_add().
  */
 struct original;
 void bare_original_added(struct original *original, driver_handle container, driver_handle context,
 			 uint64_t context_id, uint64_t born);
 void bare_original_removed(struct original *original);
-/* The original of a function or kernel; NULL: none is known. Any thread, no lock. */
-struct original *bare_original(driver_handle handle);
-/* Its twin is this library or module from now on, or there is none (NULL). */
-void bare_twin_changed(struct original *original, bool library, driver_handle twin);
-/* Has the driver not been asked for the twin of a handle, which there is? Any thread, no lock. */
-bool bare_twin_is_open(driver_handle handle);
-/* Asks it. The twin is not unloaded meanwhile. */
-void bare_twin_resolve(driver_handle handle);
 /*
- * The twin of a function or kernel for blocks of so many threads: itself where there is none, or
- * where registers do not suffice. *form: the block of a launch that the twin has to be given.
- * Inside of the gate.
+ * Launches of a kernel of a library in that context belong to `original` from now on, which may
+ * have a twin there; the handle belongs to another original without a context. False: it has no
+ * place there, as a function of another context.
  */
-driver_handle bare_twin(driver_handle handle, uint64_t threads, struct launch_form *form);
+bool bare_place_add(driver_handle handle, struct original *original, driver_handle context,
+		    uint64_t context_id);
+/* The original of a function or kernel in a context; NULL: none is known. Any thread, no lock. */
+struct original *bare_original(driver_handle handle, driver_handle context);
+/* Its twin is this one from now on, or there is none (NULL). */
+void bare_twin_changed(struct original *original, const struct load *twin);
+/* Has the driver not been asked for the twin of a handle, which there is? Any thread, no lock. */
+bool bare_twin_is_open(driver_handle handle, driver_handle context);
+/* Asks it. The twin is not unloaded meanwhile. */
+void bare_twin_resolve(driver_handle handle, driver_handle context);
+/* The twin of a function or kernel, of which original, and the block of a launch that it has to be
+ * given; itself where there is none. Inside of the gate. */
+driver_handle bare_twin(driver_handle handle, driver_handle context, struct original **original,
+			struct launch_form *form);
+
+/* Why a kernel is launched without its probes. */
+enum bare_why {
+	BARE_NO_REGISTERS = 1, /* no block has registers enough with them */
+	BARE_NOT_AT_ONCE, /* its blocks may not fit at once with them (fit.h) */
+};
+
+/* It is launched without its twin. The daemon is told by the next bare_say(). Inside of the gate.
+ */
+void bare_twin_refused(driver_handle handle, driver_handle context, enum bare_why why);
+
+/* Outside of the gate, when bare_unsaid is set. */
+extern bool bare_unsaid __attribute__((visibility("hidden")));
+void bare_say(void);
 
 /* The daemon's word. epoch: of which daemon the id is. */
 void bare_retire(uint64_t module_id, uint64_t epoch);

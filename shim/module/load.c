@@ -206,13 +206,15 @@ void load_report_map(uint64_t module_id, uint64_t map_id, const char *reason) {
 	load_report(module_id, text);
 }
 
-void load_report_bare(uint64_t module_id, uint64_t number, const char *kernel, unsigned launches) {
+void load_report_bare(uint64_t module_id, uint64_t number, const char *kernel, enum bare_why why,
+		      unsigned launches) {
 	char reason[WIRE_REASON_MAX];
 
 	snprintf(reason, sizeof(reason),
-		 WIRE_REPORT_KERNEL
-		 "%s: launched %u time%s without probes, with which registers do not suffice",
-		 kernel, launches, launches == 1 ? "" : "s");
+		 WIRE_REPORT_KERNEL "%s: launched %u time%s without probes, with which %s", kernel,
+		 launches, launches == 1 ? "" : "s",
+		 why == BARE_NOT_AT_ONCE ? "its blocks may not all fit on the device at once"
+					 : "registers do not suffice");
 	if (!load_lock())
 		return;
 	if (number == epoch)
@@ -375,9 +377,13 @@ static struct load *replace(const struct interest *found, const struct image *im
 struct load *load_twin(const struct interest *found, const struct image *image,
 		       enum load_answer *answer) {
 	struct image twin = *image;
+	struct load *load;
 
 	twin.flags |= WIRE_IMAGE_FLAG_TWIN;
-	return replace(found, &twin, answer);
+	load = replace(found, &twin, answer);
+	if (load)
+		load->twin = true;
+	return load;
 }
 
 bool load_report_to(const struct interest *found, const char *reason) {
@@ -538,8 +544,8 @@ void load_commit(struct load *load, enum load_kind kind, driver_handle handle) {
 	load->handle = handle;
 	if (!load_lock())
 		return; /* never armed, and its image stays mapped */
-	if (kind == LOAD_MODULE && driver_own()->ctx_get_current(&load->context) == 0 &&
-	    load->context)
+	if ((kind == LOAD_MODULE || load->twin) &&
+	    driver_own()->ctx_get_current(&load->context) == 0 && load->context)
 		load->context_id = driver_context_id(load->context);
 	load_free_options(load);
 	load->next = loads;

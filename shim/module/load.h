@@ -55,7 +55,7 @@ struct load {
 	uint64_t length; /* of the image */
 	enum load_kind kind;
 	driver_handle handle; /* NULL until the driver has taken the image */
-	driver_handle context; /* of a module, */
+	driver_handle context; /* of a module or twin, */
 	uint64_t context_id; /* and driver_context_id() of it */
 	uint64_t born; /* arm_born() */
 	struct load_slot *slots;
@@ -70,6 +70,7 @@ struct load {
 	void **kept; /* what its values were, */
 	struct load_options
 		ours; /* and what goes to the driver with our image; its arrays are ours */
+	bool twin; /* it is a twin (twin.h), for one context, also as a library */
 	bool tells; /* the caller wants to hear of the compiling: load_tells() */
 };
 
@@ -176,10 +177,12 @@ void load_report(uint64_t module_id, const char *reason);
 void load_report_map(uint64_t module_id, uint64_t map_id,
 		     const char *reason); /* its users are without it */
 /*
- * Reports a kernel (its name may be cut) that had to be launched without probes because registers
- * were too few, `launches` times by now. Takes the lock.
+ * Reports a kernel (its name may be cut) that had to be launched without probes, `launches` times
+ * by now. Takes the lock.
  */
-void load_report_bare(uint64_t module_id, uint64_t epoch, const char *kernel, unsigned launches);
+enum bare_why;
+void load_report_bare(uint64_t module_id, uint64_t epoch, const char *kernel, enum bare_why why,
+		      unsigned launches);
 
 /*
  * Reports a reason that is about no module, as load_report() does. Opens a connection for it if

@@ -29,6 +29,16 @@ static char handles[16];
 #define BARE_KERNEL_HANDLE ((driver_handle) & handles[7])
 #define OTHER_FUNCTION ((driver_handle) & handles[8]) /* the same as FUNCTION */
 
+#define OWN_LIBRARY ((driver_handle) & handles[9]) /* of the application: none of ours */
+#define OWN_KERNEL ((driver_handle) & handles[10])
+#define TWIN_LIBRARY ((driver_handle) & handles[11])
+#define TWIN_KERNEL ((driver_handle) & handles[12])
+#define TWIN_MODULE ((driver_handle) & handles[13])
+#define TWIN_FUNCTION ((driver_handle) & handles[14])
+#define LIBRARY_ORIGINAL ((struct original *)&originals[0])
+#define PLACE ((struct original *)&originals[1]) /* of that in CONTEXT */
+
+static char originals[2];
 static driver_handle current;
 static unsigned asked; /* for functions and kernels */
 static uint64_t births;
@@ -46,6 +56,7 @@ static struct {
 static struct {
 	unsigned count, launches;
 	uint64_t module;
+	enum bare_why why;
 	char kernel[100];
 } reported;
 
@@ -77,12 +88,24 @@ static driver_result give(driver_handle *out, const char *name, driver_handle ha
 	return 0;
 }
 
+static driver_result give_twin(driver_handle *out, const char *name, driver_handle handle) {
+	assert_string_equal(name, "k");
+	assert_ptr_equal(current, CONTEXT);
+	asked++;
+	*out = handle;
+	return 0;
+}
+
 static driver_result get_function(driver_handle *out, driver_handle module, const char *name) {
+	if (module == TWIN_MODULE)
+		return give_twin(out, name, TWIN_FUNCTION);
 	assert_ptr_equal(module, MODULE);
 	return give(out, name, BARE);
 }
 
 static driver_result get_kernel(driver_handle *out, driver_handle library, const char *name) {
+	if (library == TWIN_LIBRARY)
+		return give_twin(out, name, TWIN_KERNEL);
 	assert_ptr_equal(library, LIBRARY);
 	return give(out, name, BARE_KERNEL_HANDLE);
 }
@@ -115,7 +138,10 @@ static driver_result kernel_set_cache(driver_handle handle, int value, int devic
 }
 
 static driver_result get_attribute(int *value, int attribute, driver_handle handle) {
-	assert_int_equal(attribute, 0);
+	if (attribute != DRIVER_FUNCTION_ATTRIBUTE_THREADS) { /* all are as with the twin */
+		*value = 0;
+		return 0;
+	}
 	threads.asked++;
 	*value = handle == FUNCTION || handle == KERNEL ? threads.probed : threads.bare;
 	return 0;
@@ -132,11 +158,13 @@ static driver_result get_device(int *device) {
 	return 0;
 }
 
-void load_report_bare(uint64_t module_id, uint64_t epoch, const char *kernel, unsigned launches) {
+void load_report_bare(uint64_t module_id, uint64_t epoch, const char *kernel, enum bare_why why,
+		      unsigned launches) {
 	assert_int_equal(epoch, 1);
 	reported.count++;
 	reported.module = module_id;
 	reported.launches = launches;
+	reported.why = why;
 	snprintf(reported.kernel, sizeof(reported.kernel), "%s", kernel);
 }
 
@@ -434,6 +462,111 @@ static void test_refused(void **state) {
 	assert_true(set.handle == BARE && set.value == 1000);
 }
 
+static void check_place(driver_handle twin) {
+	struct launch_form form;
+	struct original *one;
+
+	assert_true(bare_twin_is_open(OWN_KERNEL, CONTEXT));
+	assert_ptr_equal(bare_twin(OWN_KERNEL, CONTEXT, &one, &form), OWN_KERNEL);
+	current = OTHER_CONTEXT;
+	bare_twin_resolve(OWN_KERNEL, CONTEXT);
+	assert_ptr_equal(current, OTHER_CONTEXT);
+	assert_false(bare_twin_is_open(OWN_KERNEL, CONTEXT));
+	assert_ptr_equal(bare_twin(OWN_KERNEL, CONTEXT, &one, &form), twin);
+	assert_ptr_equal(one, PLACE);
+	assert_ptr_equal(bare_twin(OWN_KERNEL, OTHER_CONTEXT, &one, &form), OWN_KERNEL);
+	assert_ptr_equal(one, LIBRARY_ORIGINAL);
+	assert_ptr_equal(set.handle, twin);
+}
+
+/* Of a kernel with a twin in one context: what is changed follows at once. */
+static void check_changes(driver_handle twin, int device) {
+	struct launch_form form;
+	struct original *one;
+	unsigned before;
+
+	before = set.count;
+	bare_changed(BARE_KERNEL_ATTRIBUTE, OWN_KERNEL, 8, 200, 2);
+	assert_int_equal(set.count, before + 1);
+	assert_true(set.handle == twin && set.value == 200 && set.device == device);
+	assert_ptr_equal(bare_twin(OWN_KERNEL, CONTEXT, &one, &form), twin);
+	bare_changed(BARE_KERNEL_ATTRIBUTE, OWN_KERNEL, 8, 200, 2); /* nothing new */
+	assert_int_equal(set.count, before + 1);
+	set_result = 1;
+	bare_changed(BARE_KERNEL_ATTRIBUTE, OWN_KERNEL, 8, 300, 2);
+	assert_ptr_equal(bare_twin(OWN_KERNEL, CONTEXT, &one, &form), OWN_KERNEL);
+	set_result = 0;
+	bare_twin_resolve(OWN_KERNEL, CONTEXT);
+	assert_ptr_equal(bare_twin(OWN_KERNEL, CONTEXT, &one, &form), twin);
+	assert_true(set.handle == twin && set.value == 300 && set.device == device);
+}
+
+/* Reported at the first launch without the twin, and not before bare_say(). */
+static void check_refusals(uint64_t module) {
+	memset(&reported, 0, sizeof(reported));
+	for (unsigned i = 1; i <= 200; i++) {
+		bare_twin_refused(OWN_KERNEL, CONTEXT, BARE_NOT_AT_ONCE);
+		assert_int_equal(bare_unsaid, i == 1 || i == 100);
+		assert_int_equal(reported.count, i > 100 ? 2 : i > 1);
+		if (bare_unsaid)
+			bare_say();
+	}
+	assert_true(reported.module == module && reported.why == BARE_NOT_AT_ONCE);
+	assert_int_equal(reported.launches, 100);
+	assert_string_equal(reported.kernel, "k");
+}
+
+/* A library has a twin in one context: as a library, then as a module. */
+static void test_place(void **state) {
+	static struct load library_twin = {
+		.module_id = 8, .epoch = 1, .kind = LOAD_LIBRARY, .handle = TWIN_LIBRARY
+	};
+	static struct load module_twin = {
+		.module_id = 9, .epoch = 1, .kind = LOAD_MODULE, .handle = TWIN_MODULE
+	};
+
+	bare_original_added(LIBRARY_ORIGINAL, OWN_LIBRARY, NULL, 0, 1);
+	bare_got_kernel(OWN_LIBRARY, OWN_KERNEL, "k");
+	assert_ptr_equal(bare_original(OWN_KERNEL, CONTEXT), LIBRARY_ORIGINAL);
+	bare_changed(BARE_KERNEL_ATTRIBUTE, OWN_KERNEL, 8, 100, 2);
+	assert_int_equal(set.count, 0);
+	bare_original_added(PLACE, NULL, CONTEXT, CONTEXT_ID, 2);
+	assert_false(bare_place_add(FUNCTION, PLACE, OTHER_CONTEXT, 1)); /* of another context */
+	assert_true(bare_place_add(OWN_KERNEL, PLACE, CONTEXT, CONTEXT_ID));
+	assert_ptr_equal(bare_original(OWN_KERNEL, CONTEXT), PLACE);
+	assert_ptr_equal(bare_original(OWN_KERNEL, OTHER_CONTEXT), LIBRARY_ORIGINAL);
+	assert_ptr_equal(bare_original(OWN_KERNEL, NULL), LIBRARY_ORIGINAL);
+
+	bare_twin_changed(PLACE, &library_twin);
+	check_place(TWIN_KERNEL);
+	assert_true(set.count == 1 && set.value == 100 && set.device == 2);
+	check_changes(TWIN_KERNEL, 2);
+	check_refusals(8);
+
+	bare_twin_changed(PLACE, &module_twin);
+	check_place(TWIN_FUNCTION);
+	assert_true(set.value == 300 && set.device == -1);
+	bare_changed(BARE_KERNEL_ATTRIBUTE, OWN_KERNEL, 8, 100, 2);
+	check_changes(TWIN_FUNCTION, -1);
+	check_refusals(9);
+
+	/* by handles that were never launched there: of another context, and of that one */
+	bare_got_function_of(OWN_KERNEL, OTHER_FUNCTION);
+	bare_changed(BARE_FUNCTION_ATTRIBUTE, OTHER_FUNCTION, 8, 400, 0);
+	assert_false(bare_twin_is_open(OWN_KERNEL, CONTEXT));
+	assert_int_equal(set.value, 300);
+	current = CONTEXT;
+	bare_got_function_of(OWN_KERNEL, BARE);
+	bare_changed(BARE_FUNCTION_ATTRIBUTE, BARE, 8, 500, 0);
+	assert_true(bare_twin_is_open(OWN_KERNEL, CONTEXT));
+	bare_twin_resolve(OWN_KERNEL, CONTEXT);
+	assert_true(set.handle == TWIN_FUNCTION && set.value == 500);
+	bare_original_removed(PLACE);
+	assert_ptr_equal(bare_original(OWN_KERNEL, CONTEXT), LIBRARY_ORIGINAL);
+	bare_original_removed(LIBRARY_ORIGINAL);
+	assert_null(bare_original(OWN_KERNEL, CONTEXT));
+}
+
 /* Many handles: buckets are chains. */
 static void test_many(void **state) {
 	static char many[5000];
@@ -461,6 +594,7 @@ int main(void) {
 		cmocka_unit_test_setup_teardown(test_blocks, begin, end),
 		cmocka_unit_test_setup_teardown(test_blocks_in_vain, begin, end),
 		cmocka_unit_test_setup_teardown(test_refused, begin, end),
+		cmocka_unit_test_setup_teardown(test_place, begin, end),
 		cmocka_unit_test_setup_teardown(test_many, begin, end),
 	};
 

@@ -41,17 +41,21 @@
 #define IDLE_WAIT_MS 2
 #define RETRY_FIRST_MS 1 /* then twice as long each time */
 #define RETRY_LAST_MS 1000
+#define PLACES_MAX 16 /* contexts with twins of a library */
 
 struct original {
 	struct original *next; /* never taken off */
 	driver_handle handle; /* NULL: it is unloaded, and this can be used again */
 	enum load_kind kind;
-	driver_handle context; /* of a module, */
-	uint64_t context_id, born; /* and driver_context_id() of it; arm_born() */
+	/* A library can be launched in any context, and its variables are elsewhere in each: so it
+	 * has a place for each context, and twins belong to places. */
+	struct original *library; /* of a place: that is in which context */
+	driver_handle context; /* of a module or place; NULL: a library */
+	driver_handle primary; /* if that is a green context: the primary one of the device */
+	uint64_t context_id, born; /* driver_context_id() of it; arm_born() */
 	struct image image;
 	void *copy; /* owned: the image, if it was not preserved */
 	struct load *twin; /* that is not unloaded, launched or not; arm.h and load.h know it */
-	driver_handle twin_context; /* where it was made; NULL: it is not launched anywhere */
 	/* the maker's alone */
 	struct load *ready; /* the next twin, for which the context was not idle yet */
 	bool busy; /* the maker is about it */
@@ -83,7 +87,7 @@ bool twin_is_preserved(const int *options, void *const *values, unsigned count) 
 static struct original *get_place(void) {
 	struct original *one = originals;
 
-	while (one && (one->handle || one->busy))
+	while (one && (one->handle || one->busy || one->twin || one->ready))
 		one = one->next;
 	if (one)
 		return one;
@@ -170,6 +174,17 @@ static bool may_be_asked_for(void) {
 	return (arm_work() & ARM_TWINS) && driver_own() && load_is_owner() && is_there_daemon();
 }
 
+/* If a stream is of a green context: the primary context of its device, else NULL. */
+static driver_handle find_primary(driver_handle stream) {
+	const struct driver *driver = driver_own();
+	driver_handle primary = NULL, green = NULL;
+
+	return driver->stream_get_contexts &&
+			       driver->stream_get_contexts(stream, &primary, &green) == 0 && green
+		       ? primary
+		       : NULL;
+}
+
 static void add(enum load_kind kind, driver_handle handle, const struct image *image,
 		bool preserved) {
 	struct original *one = NULL, made = { .kind = kind, .handle = handle, .image = *image };
@@ -181,8 +196,10 @@ static void add(enum load_kind kind, driver_handle handle, const struct image *i
 		made.image.data = made.copy;
 	}
 	if (kind == LOAD_MODULE && driver_own()->ctx_get_current(&made.context) == 0 &&
-	    made.context)
+	    made.context) {
 		made.context_id = driver_context_id(made.context);
+		made.primary = find_primary(NULL);
+	}
 	made.born = arm_born();
 	if (made.image.data) {
 		pthread_mutex_lock(&lock);
@@ -231,17 +248,33 @@ void twin_loaded_file(enum load_kind kind, driver_handle handle, const char *pat
 /* ---- idle ------------------------------------------------------------------------------ */
 
 /*
- * Closes the gate when the current context is idle. False: it is not, or a stream is being
- * captured, which asking would end.
+ * Is the current context idle? The driver may wait for all of the device's primary context where a
+ * green one is used.
  */
-static bool begin_idle(void) {
+static bool is_idle(driver_handle primary) {
+	const struct driver *driver = driver_own();
+	const uint64_t until_ms = deadline_now_ms() + IDLE_WAIT_MS;
 	driver_handle context = NULL;
+	bool idle;
 
-	if (driver_own()->ctx_get_current(&context) != 0 ||
-	    !gate_close(deadline_now_ms() + GATE_WAIT_MS))
+	if (driver->ctx_get_current(&context) != 0 || wait_idle(context, until_ms) != IDLE_YES)
 		return false;
-	if (!capture_is_going_on() &&
-	    wait_idle(context, deadline_now_ms() + IDLE_WAIT_MS) == IDLE_YES)
+	if (!primary)
+		return true;
+	if (driver->ctx_set_current(primary) != 0)
+		return false;
+	idle = wait_idle(primary, until_ms) == IDLE_YES;
+	return driver->ctx_set_current(context) == 0 && idle;
+}
+
+/*
+ * Closes the gate when the current context, which is the original's, is idle. False: it is not, or
+ * a stream is being captured, which asking would end.
+ */
+static bool begin_idle(const struct original *one) {
+	if (!gate_close(deadline_now_ms() + GATE_WAIT_MS))
+		return false;
+	if (!capture_is_going_on() && is_idle(one->primary))
 		return true;
 	gate_open();
 	return false;
@@ -267,35 +300,31 @@ static void unload(struct load *twin) {
 /* No launch finds the twin any more. It stays loaded. */
 static void hide_twin(struct original *one) {
 	pthread_mutex_lock(&lock);
-	bare_twin_changed(one, false, NULL);
+	bare_twin_changed(one, NULL);
 	pthread_mutex_unlock(&lock);
 }
 
-/* The twin that was loaded in this context, for unload(); no launch finds it any more. */
-static struct load *take_twin(struct original *one, driver_handle context) {
-	struct load *twin = NULL;
+/* The twin, for unload(); no launch finds it any more. */
+static struct load *take_twin(struct original *one) {
+	struct load *twin;
 
 	pthread_mutex_lock(&lock);
-	bare_twin_changed(one, false, NULL);
-	if (one->twin && (!one->twin_context || one->twin_context == context)) {
-		twin = one->twin;
-		one->twin = NULL;
-	}
+	bare_twin_changed(one, NULL);
+	twin = one->twin;
+	one->twin = NULL;
 	pthread_mutex_unlock(&lock);
 	return twin;
 }
 
 /* Launches find the twin from now on. False: the original has gone meanwhile. */
-static bool show_twin(struct original *one, const struct original *as, struct load *twin,
-		      driver_handle context) {
+static bool show_twin(struct original *one, const struct original *as, struct load *twin) {
 	bool same;
 
 	pthread_mutex_lock(&lock);
 	same = one->handle == as->handle && one->born == as->born;
 	if (same) {
 		one->twin = twin;
-		__atomic_store_n(&one->twin_context, context, __ATOMIC_RELAXED);
-		bare_twin_changed(one, twin->kind == LOAD_LIBRARY, twin->handle);
+		bare_twin_changed(one, twin);
 	}
 	pthread_mutex_unlock(&lock);
 	return same;
@@ -342,6 +371,22 @@ static driver_result give(enum load_kind kind, const struct load *load, driver_h
 	return result;
 }
 
+/*
+ * What a twin is loaded as. Where modules are loaded eagerly, the driver would load a library into
+ * all contexts, and wait for their kernels: in place of a library's kernel a function of a module
+ * is launched then.
+ */
+static enum load_kind twin_kind(const struct original *as) {
+	const struct driver *driver = driver_own();
+	int mode = 0;
+
+	return as->kind == LOAD_LIBRARY && driver->module_get_loading_mode &&
+			       driver->module_get_loading_mode(&mode) == 0 &&
+			       mode == DRIVER_LOADING_LAZY
+		       ? LOAD_LIBRARY
+		       : LOAD_MODULE;
+}
+
 static bool can_load(enum load_kind kind) {
 	const struct driver *driver = driver_own();
 
@@ -351,16 +396,15 @@ static bool can_load(enum load_kind kind) {
 
 /* The image is there: loads it in place of an earlier twin. False: not now. */
 static bool replace_twin(struct original *one, const struct original *as, struct load *load) {
-	driver_handle context = NULL, handle = NULL;
+	const enum load_kind kind = twin_kind(as);
+	driver_handle handle = NULL;
 	driver_result result;
 	struct load *before;
 	const char *missing;
 
-	if (driver_own()->ctx_get_current(&context) != 0 || !context ||
-	    (as->kind == LOAD_MODULE && context != as->context) ||
-	    (as->twin && as->twin_context && as->twin_context != context) || !begin_idle())
+	if (!begin_idle(as))
 		return false;
-	before = take_twin(one, context);
+	before = take_twin(one);
 	if (before)
 		unload(before);
 	if (!twin_image_fill(load, as->kind, as->handle, &missing)) {
@@ -368,14 +412,14 @@ static bool replace_twin(struct original *one, const struct original *as, struct
 		load_twin_refused(load, missing);
 		return true;
 	}
-	result = give(as->kind, load, &handle);
+	result = give(kind, load, &handle);
 	gate_open();
 	if (result) {
 		load_refused(load, result, 0);
 		return true;
 	}
-	load_commit(load, as->kind, handle);
-	if (!show_twin(one, as, load, context))
+	load_commit(load, kind, handle);
+	if (!show_twin(one, as, load))
 		unload(load);
 	return true;
 }
@@ -407,18 +451,21 @@ static void end(struct original *one, bool done) {
 	pthread_mutex_unlock(&lock);
 }
 
-/* There is to be no twin. One that cannot be unloaded now is kept, but not launched. */
-static void drop(struct original *one) {
-	driver_handle context = NULL;
+/* There is to be no twin. One that cannot be unloaded now is kept, but not launched: false. In the
+ * original's context. */
+static bool drop(struct original *one) {
 	struct load *twin;
 
 	hide_twin(one);
-	if (!one->twin || driver_own()->ctx_get_current(&context) != 0 || !begin_idle())
-		return;
-	twin = take_twin(one, context);
+	if (!one->twin)
+		return true;
+	if (!begin_idle(one))
+		return false;
+	twin = take_twin(one);
 	if (twin)
 		unload(twin);
 	gate_open();
+	return true;
 }
 
 /* Does what the daemon says now. False: not yet. */
@@ -427,7 +474,7 @@ static bool obey(struct original *one, const struct original *as) {
 	struct load *load = one->ready;
 
 	one->ready = NULL;
-	if (!load && can_load(as->kind))
+	if (!load && can_load(twin_kind(as)))
 		load = load_twin(&found, &as->image, &answer);
 	if (load) {
 		if (replace_twin(one, as, load))
@@ -442,15 +489,39 @@ static bool obey(struct original *one, const struct original *as) {
 	return answer == LOAD_ANSWER_OWN;
 }
 
+/* Makes a context current (NULL: leaves the one that is); before, mode: for leave_context(). */
+static bool enter_context(driver_handle context, driver_handle *before, int *mode) {
+	const struct driver *driver = driver_own();
+
+	*mode = DRIVER_CAPTURE_MODE_RELAXED;
+	if (driver->ctx_get_current(before) != 0)
+		return false;
+	driver->exchange_capture_mode(mode);
+	if (!context || context == *before || driver->ctx_set_current(context) == 0)
+		return true;
+	driver->exchange_capture_mode(mode);
+	return false;
+}
+
+static void leave_context(driver_handle context, driver_handle before, int mode) {
+	if (context && context != before)
+		driver_own()->ctx_set_current(before);
+	driver_own()->exchange_capture_mode(&mode);
+}
+
 static void make(struct original *one) {
-	int mode = DRIVER_CAPTURE_MODE_RELAXED;
+	driver_handle before = NULL;
 	struct original as;
+	bool done = false;
+	int mode;
 
 	if (capture_is_going_on() || !begin(one, &as))
 		return;
-	driver_own()->exchange_capture_mode(&mode);
-	end(one, obey(one, &as));
-	driver_own()->exchange_capture_mode(&mode);
+	if (enter_context(as.context, &before, &mode)) {
+		done = obey(one, &as);
+		leave_context(as.context, before, mode);
+	}
+	end(one, done);
 }
 
 /* What was asked for before attachments changed. */
@@ -460,14 +531,102 @@ static void drop_ready(struct original *one) {
 	one->ready = NULL;
 }
 
-static void drop_all(void) {
+/*
+ * No twin is launched any more. Those of this context are unloaded; others are not, as their
+ * context may be ending. Where the context is not idle it is waited for once, not for each of them.
+ * gone: only twins of libraries whose context has ended, which did not go with it.
+ */
+static void drop_all(bool gone) {
+	driver_handle context = NULL;
+	bool idle = driver_own()->ctx_get_current(&context) == 0;
 	int mode = DRIVER_CAPTURE_MODE_RELAXED;
 
 	driver_own()->exchange_capture_mode(&mode);
-	for (struct original *one = originals; one; one = one->next)
-		if (one->twin)
-			drop(one);
+	for (struct original *one = originals; one; one = one->next) {
+		if (!one->handle)
+			drop_ready(one);
+		if (!one->twin || (gone && one->handle))
+			continue;
+		if (idle && (!one->handle || one->context == context))
+			idle = drop(one);
+		else
+			hide_twin(one);
+	}
 	driver_own()->exchange_capture_mode(&mode);
+}
+
+/* ---- places ----------------------------------------------------------------------------- */
+
+/* With the lock held: the place of a library in a context, or NULL; *count: of all its places. */
+static struct original *find_place(const struct original *library, driver_handle context,
+				   unsigned *count) {
+	struct original *place = NULL;
+
+	*count = 0;
+	for (struct original *one = originals; one; one = one->next) {
+		if (!one->handle || one->library != library)
+			continue;
+		++*count;
+		if (one->context == context)
+			place = one;
+	}
+	return place;
+}
+
+static void make_place(struct original *place, const struct original *library,
+		       const struct original *as) {
+	struct original *next = place->next;
+
+	*place = *library;
+	place->next = next;
+	place->library = as->library;
+	place->copy = NULL; /* it is the library's */
+	place->context = as->context;
+	place->context_id = as->context_id;
+	place->primary = as->primary;
+	place->born = arm_born();
+	place->asked = false;
+	place->retry_at_ms = place->retry_ms = 0;
+}
+
+/* The place of a library in a context; it is made if there is none. NULL: there is no room. */
+static struct original *get_library_place(struct original *library, driver_handle context,
+					  driver_handle stream) {
+	struct original *one, as = { .library = library, .context = context };
+	unsigned count;
+
+	pthread_mutex_lock(&lock);
+	one = find_place(library, context, &count);
+	pthread_mutex_unlock(&lock);
+	if (one || count >= PLACES_MAX)
+		return one;
+	drop_all(true);
+	as.context_id = driver_context_id(context);
+	as.primary = find_primary(stream);
+	pthread_mutex_lock(&lock);
+	one = get_place();
+	if (one)
+		make_place(one, library, &as);
+	pthread_mutex_unlock(&lock);
+	if (one)
+		bare_original_added(one, NULL, context, one->context_id, one->born);
+	return one;
+}
+
+/* The original of a kernel in a context, which may get a twin there; NULL: there is none. */
+static struct original *get_original(const struct twin_shape *shape) {
+	const driver_handle function = shape->function, context = shape->context;
+	struct original *one = context ? bare_original(function, context) : NULL, *place;
+
+	if (!one || one->context)
+		return one;
+	place = get_library_place(one, context, shape->stream);
+	if (place && bare_place_add(function, place, context, place->context_id))
+		return place;
+	pthread_mutex_lock(&lock);
+	__atomic_store_n(&one->asked, true, __ATOMIC_RELAXED); /* not at every launch */
+	pthread_mutex_unlock(&lock);
+	return NULL;
 }
 
 /* ---- launches --------------------------------------------------------------------------- */
@@ -495,46 +654,64 @@ static void look(void) {
 	for (struct original *one = originals; one; one = one->next)
 		drop_ready(one);
 	if (before && !yes)
-		drop_all();
+		drop_all(false);
 	for (unsigned i = 0; i < 2; i++)
 		__atomic_store_n(&twin_seen[i], now[i], __ATOMIC_RELEASE);
 }
 
-/* Is there something to be done before a launch of that function? */
-static bool is_due(driver_handle function) {
+/* The context of a launch, asked once; NULL: it is not known. */
+static driver_handle context_of(struct twin_shape *shape) {
+	const struct driver *driver = driver_own();
+	driver_result result;
+
+	if (shape->context || !driver)
+		return shape->context;
+	if ((uintptr_t)shape->stream > DRIVER_STREAM_SPECIAL_MAX && driver->stream_get_context)
+		result = driver->stream_get_context(shape->stream, &shape->context);
+	else
+		result = driver->ctx_get_current(&shape->context);
+	if (result)
+		shape->context = NULL;
+	return shape->context;
+}
+
+/* Is there something to be done before such a launch? */
+static bool is_due(struct twin_shape *shape) {
 	const struct original *one;
 
 	if (twin_needed())
 		return true;
-	if (!__atomic_load_n(&wanted, __ATOMIC_RELAXED))
+	if (!__atomic_load_n(&wanted, __ATOMIC_RELAXED) || capture_is_going_on())
 		return false;
-	one = bare_original(function);
-	return one &&
-	       (!__atomic_load_n(&one->asked, __ATOMIC_RELAXED) || bare_twin_is_open(function));
+	one = bare_original(shape->function, NULL);
+	if (one && !one->context)
+		one = bare_original(shape->function, context_of(shape));
+	return one && (!__atomic_load_n(&one->asked, __ATOMIC_RELAXED) ||
+		       bare_twin_is_open(shape->function, shape->context));
 }
 
-static void prepare(driver_handle function) {
+static void prepare(struct twin_shape *shape) {
 	struct original *one;
 
 	if (twin_needed())
 		look();
-	one = wanted ? bare_original(function) : NULL;
+	one = wanted && !capture_is_going_on() && context_of(shape) ? get_original(shape) : NULL;
 	if (one && !one->asked)
 		make(one);
-	if (one && bare_twin_is_open(function)) {
+	if (one && bare_twin_is_open(shape->function, shape->context)) {
 		gate_enter();
-		bare_twin_resolve(function);
+		bare_twin_resolve(shape->function, shape->context);
 		gate_leave();
 	}
 }
 
-void twin_prepare(driver_handle function) {
+void twin_prepare(struct twin_shape *shape) {
 	int saved = errno, cancel;
 
-	if (is_due(function) && !gate_is_inside() && driver_own() && load_is_owner() &&
+	if (is_due(shape) && !gate_is_inside() && driver_own() && load_is_owner() &&
 	    enter(&cancel)) {
 		if (pthread_mutex_trylock(&maker) == 0) {
-			prepare(function);
+			prepare(shape);
 			pthread_mutex_unlock(&maker);
 		}
 		leave(cancel);
@@ -542,27 +719,22 @@ void twin_prepare(driver_handle function) {
 	errno = saved;
 }
 
-driver_handle twin_choose(driver_handle function, uint64_t threads, driver_handle stream,
-			  struct launch_form *form) {
-	const struct driver *driver = driver_own();
-	const struct original *one;
-	driver_handle twin, context = NULL;
-	driver_result result;
+driver_handle twin_choose(struct twin_shape *shape, struct launch_form *form) {
+	const driver_handle function = shape->function;
+	struct original *one;
+	driver_handle twin;
+	enum fit fit;
 
-	if (!bare_needed() || capture_is_going_on())
+	if (shape->own || !bare_needed() || capture_is_going_on() || !context_of(shape))
 		return function;
-	twin = bare_twin(function, threads, form);
-	if (twin == function)
+	twin = bare_twin(function, shape->context, &one, form);
+	if (twin == function || one->context != shape->context)
 		return function;
-	one = bare_original(function);
-	if ((uintptr_t)stream > DRIVER_STREAM_SPECIAL_MAX && driver->stream_get_context)
-		result = driver->stream_get_context(stream, &context);
-	else
-		result = driver->ctx_get_current(&context);
-	return one && !result && context &&
-			       context == __atomic_load_n(&one->twin_context, __ATOMIC_RELAXED)
-		       ? twin
-		       : function;
+	fit = fit_ask(shape, twin);
+	if (fit == FIT_NO_REGISTERS || fit == FIT_NOT_AT_ONCE)
+		bare_twin_refused(function, shape->context,
+				  fit == FIT_NOT_AT_ONCE ? BARE_NOT_AT_ONCE : BARE_NO_REGISTERS);
+	return fit == FIT_YES ? twin : function;
 }
 
 struct launch_form twin_form(struct original *original, const char *kernel) {
@@ -577,14 +749,15 @@ struct launch_form twin_form(struct original *original, const char *kernel) {
 
 /* ---- ends ------------------------------------------------------------------------------- */
 
-/* With the lock held: the original is gone. */
+/* With the lock held: the original is gone. Its twin is the caller's to unload, or stays for
+ * drop_all(). */
 static void forget(struct original *one) {
 	if (one->copy)
 		copied -= one->image.size;
 	free(one->copy);
 	one->copy = NULL;
 	one->handle = NULL;
-	one->twin = NULL;
+	one->library = NULL;
 }
 
 static struct original *find(enum load_kind kind, driver_handle handle) {
@@ -592,41 +765,52 @@ static struct original *find(enum load_kind kind, driver_handle handle) {
 
 	pthread_mutex_lock(&lock);
 	one = originals;
-	while (one && (one->handle != handle || one->kind != kind))
+	while (one && (one->handle != handle || one->kind != kind || one->library))
 		one = one->next;
 	pthread_mutex_unlock(&lock);
 	return one;
 }
 
+/* With the maker's lock. Waits for kernels, as the application's own call does. */
+static void end_original(struct original *one) {
+	driver_handle context = one->context, before = NULL;
+	struct load *twin;
+	int mode;
+
+	drop_ready(one);
+	bare_original_removed(one);
+	pthread_mutex_lock(&lock);
+	twin = one->twin;
+	one->twin = NULL;
+	forget(one);
+	pthread_mutex_unlock(&lock);
+	if (!twin)
+		return;
+	if (twin->kind == LOAD_LIBRARY) /* its context may be ending */
+		context = NULL;
+	if (enter_context(context, &before, &mode)) {
+		unload(twin);
+		leave_context(context, before, mode);
+	}
+}
+
 void twin_unloading(enum load_kind kind, driver_handle handle) {
 	int saved = errno, cancel;
 	struct original *one;
-	struct load *twin;
 
 	if (!(arm_work() & ARM_TWINS) || !enter(&cancel))
 		return;
 	pthread_mutex_lock(&maker); /* a thread that makes twins reads the image */
 	one = find(kind, handle);
 	if (one) {
-		drop_ready(one);
-		bare_original_removed(one);
-		pthread_mutex_lock(&lock);
-		twin = one->twin;
-		forget(one);
-		pthread_mutex_unlock(&lock);
-		if (twin)
-			unload(twin); /* waits for kernels, as the application's own call does */
+		for (struct original *place = originals; place; place = place->next)
+			if (place->library == one)
+				end_original(place);
+		end_original(one);
 	}
 	pthread_mutex_unlock(&maker);
 	leave(cancel);
 	errno = saved;
-}
-
-/* Has a twin gone with its context? A library's stays. */
-static bool goes_too(const struct original *one, driver_handle context, uint64_t now,
-		     uint64_t until) {
-	return one->twin->kind == LOAD_MODULE && one->twin->context == context &&
-	       !arm_outlives(one->twin->context_id, one->twin->born, now, until);
 }
 
 void twin_context_ended(driver_handle context, uint64_t now, uint64_t until) {
@@ -635,17 +819,13 @@ void twin_context_ended(driver_handle context, uint64_t now, uint64_t until) {
 	capture_forget(context, now, until);
 	pthread_mutex_lock(&lock);
 	for (struct original *one = originals; one; one = one->next) {
-		if (one->handle && one->kind == LOAD_MODULE && one->context == context &&
-		    !arm_outlives(one->context_id, one->born, now, until)) {
-			bare_original_removed(one);
-			forget(one);
-		} else if (one->twin && one->twin_context == context) {
-			bare_twin_changed(one, false, NULL);
-			__atomic_store_n(&one->twin_context, NULL, __ATOMIC_RELAXED);
-			if (goes_too(one, context, now, until))
-				one->twin = NULL;
-			one->asked = false;
-		}
+		if (!one->handle || one->context != context ||
+		    arm_outlives(one->context_id, one->born, now, until))
+			continue;
+		bare_original_removed(one);
+		forget(one);
+		if (one->twin && one->twin->kind == LOAD_MODULE)
+			one->twin = NULL; /* gone, too */
 	}
 	pthread_mutex_unlock(&lock);
 }

@@ -17,6 +17,7 @@
 #include "shim/interest/interest-page.h"
 #include "shim/driver/driver.h"
 
+#include "fit.h"
 #include "launch-block.h"
 #include "load.h"
 
@@ -56,16 +57,11 @@ void twin_context_ended(driver_handle context, uint64_t now, uint64_t until);
  * Before a launch, outside of the gate: looks whether attachments have changed, and makes the twin
  * of the kernel's module if one is wanted. What cannot be done now is tried at a later launch.
  */
-void twin_prepare(driver_handle function);
+void twin_prepare(struct twin_shape *shape);
 
-/*
- * What is launched in place of a function or kernel, in a stream, with blocks of so many threads;
- * TWIN_NOT: the original. *form: the block that a twin has to be given. Inside of the gate.
- */
-#define TWIN_NOT UINT64_MAX
-driver_handle twin_choose(driver_handle function, uint64_t threads, driver_handle stream,
-			  struct launch_form *form);
-
+/* What is launched in place of shape->function. *form: the block that a twin has to be given.
+ * Inside of the gate. */
+driver_handle twin_choose(struct twin_shape *shape, struct launch_form *form);
 /* How a kernel of the original's twin takes the block of a launch. The twin is not unloaded
  * meanwhile. */
 struct launch_form twin_form(struct original *original, const char *kernel);

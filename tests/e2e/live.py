@@ -44,11 +44,11 @@ def sass_daemon(*options, kind=Daemon, **more):
 
 
 class Live:
-    def __init__(self, daemon, load="load 0", shim=SHIM, **environment):
+    def __init__(self, daemon, load="load 0", shim=SHIM, program=LIVE, **environment):
         self.launched = 0  # of vectorAdd, which adds 1 to a word in each thread
         self.sums = True  # whether only vectorAdd has written
         self.process = subprocess.Popen(
-            [LIVE],
+            [program],
             env=daemon.environment(LD_PRELOAD=shim, **daemon.libraries(), **environment),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

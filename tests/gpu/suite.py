@@ -339,6 +339,10 @@ print(loss.item(), w.grad.double().sum().item(), f(x).double().sum().item(), x.f
         """Launches have names: 1,000 each in two streams at once, and every way to give arguments."""
         self.script("launch", TOP / "tests/e2e/test-launch.py", self.build)
 
+    def test_twin_fit(self):
+        """Which twin is launched: barriers of kernels, cooperative launches, attributes, contexts."""
+        self.script("twin_fit", TOP / "tests/e2e/test-twin-fit.py", self.build)
+
     def test_graphs(self):
         """CUDA graphs from before attach, from while attached and from after."""
         self.script("graphs", TOP / "tests/e2e/test-graphs.py", self.build)

@@ -300,6 +300,27 @@ static void set_limits(CUcontext context) {
 	context->limits[CU_LIMIT_MALLOC_HEAP_SIZE] = 8 << 20;
 }
 
+CUresult api_context_new(CUcontext *out, unsigned int flags) {
+	CUcontext context = calloc(1, sizeof(*context));
+	bool good;
+
+	if (!context)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	context->flags = flags;
+	context->attached = 1;
+	context->patchable = api_patchable();
+	set_limits(context);
+	api_lock();
+	context->id = api_next_id();
+	good = api_live_add(context, API_CONTEXT);
+	api_unlock();
+	if (good)
+		*out = context;
+	else
+		free(context);
+	return good ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 API_EXPORT CUresult cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev);
 API_EXPORT CUresult cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev) {
 	CUresult r = check_device(dev);
@@ -309,22 +330,12 @@ API_EXPORT CUresult cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice
 		return r;
 	if (!pctx)
 		return CUDA_ERROR_INVALID_VALUE;
-	context = calloc(1, sizeof(*context));
-	if (!context)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	context->flags = flags;
-	context->attached = 1;
-	context->patchable = api_patchable();
-	set_limits(context);
-	api_lock();
-	context->id = api_next_id();
-	if (!api_live_add(context, API_CONTEXT))
-		r = CUDA_ERROR_OUT_OF_MEMORY;
-	api_unlock();
-	if (r == CUDA_SUCCESS)
-		r = push(context);
+	r = api_context_new(&context, flags);
+	if (r != CUDA_SUCCESS)
+		return r;
+	r = push(context);
 	if (r != CUDA_SUCCESS) {
-		free(context);
+		api_context_destroy(context);
 		return r;
 	}
 	*pctx = context;
@@ -360,29 +371,36 @@ static CUresult check_context(CUcontext ctx) {
 	return r;
 }
 
+CUresult api_context_destroy(CUcontext context) {
+	CUresult r = CUDA_SUCCESS;
+
+	api_context_ending(context);
+	sim_run_lock();
+	api_lock();
+	if (!api_live(context, API_CONTEXT)) {
+		r = CUDA_ERROR_INVALID_CONTEXT;
+	} else {
+		api_streams_end(context);
+		api_libraries_end(context);
+		api_live_remove(context);
+		free(context);
+	}
+	api_unlock();
+	sim_run_unlock();
+	if (r == CUDA_SUCCESS && stack_top && stack[stack_top - 1] == context)
+		stack_top--;
+	return r;
+}
+
 API_EXPORT CUresult cuCtxDestroy_v2(CUcontext ctx) {
 	API_SLOW(cuCtxDestroy_v2);
 	CUresult r = api_initialized();
 
 	if (r == CUDA_SUCCESS)
 		r = check_context(ctx);
-	if (r != CUDA_SUCCESS || ctx->primary)
+	if (r != CUDA_SUCCESS || ctx->primary || ctx->processors)
 		return r != CUDA_SUCCESS ? r : CUDA_ERROR_INVALID_CONTEXT;
-	api_context_ending(ctx);
-	sim_run_lock();
-	api_lock();
-	if (!api_live(ctx, API_CONTEXT)) {
-		r = CUDA_ERROR_INVALID_CONTEXT;
-	} else {
-		api_streams_end(ctx);
-		api_live_remove(ctx);
-		free(ctx);
-	}
-	api_unlock();
-	sim_run_unlock();
-	if (r == CUDA_SUCCESS && stack_top && stack[stack_top - 1] == ctx)
-		stack_top--;
-	return r;
+	return api_context_destroy(ctx);
 }
 API_ALIAS(cuCtxDestroy, cuCtxDestroy_v2);
 
@@ -597,8 +615,10 @@ API_EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev) {
 	api_lock();
 	if (!primary.primary_references)
 		r = CUDA_ERROR_INVALID_CONTEXT;
-	else if (!--primary.primary_references)
+	else if (!--primary.primary_references) {
 		api_streams_end(&primary);
+		api_libraries_end(&primary);
+	}
 	api_unlock();
 	sim_run_unlock();
 	return r;
@@ -617,6 +637,7 @@ API_EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev) {
 	primary.primary_references = 0;
 	primary.error = CUDA_SUCCESS;
 	api_streams_end(&primary);
+	api_libraries_end(&primary);
 	api_unlock();
 	sim_run_unlock();
 	return CUDA_SUCCESS;

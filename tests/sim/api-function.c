@@ -71,6 +71,7 @@ static struct sim_function *function_of(CUfunction handle, CUresult *r) {
 	*r = api_enter();
 	if (*r != CUDA_SUCCESS)
 		return NULL;
+	handle = api_kernel_use(handle, api_current());
 	api_lock();
 	function = api_function(handle);
 	api_unlock();
@@ -103,8 +104,15 @@ API_EXPORT CUresult cuKernelGetAttribute(int *pi, CUfunction_attribute attrib, C
 
 API_EXPORT CUresult cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel kernel,
 					 CUdevice dev) {
-	return dev ? CUDA_ERROR_INVALID_DEVICE
-		   : cuFuncSetAttribute((CUfunction)(void *)kernel, attrib, val);
+	CUresult r = dev ? CUDA_ERROR_INVALID_DEVICE
+			 : cuFuncSetAttribute((CUfunction)(void *)kernel, attrib, val);
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	for (CUmodule module = kernel->library->module; module; module = module->next)
+		set_attribute(module->functions[kernel - kernel->library->kernels].function, attrib,
+			      val);
+	return r;
 }
 
 API_EXPORT CUresult cuFuncGetModule(CUmodule *hmod, CUfunction hfunc) {
@@ -230,5 +238,39 @@ API_EXPORT CUresult cuOccupancyMaxPotentialBlockSize(int *minGridSize, int *bloc
 	r = cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, func, size, dynamicSMemSize);
 	*blockSize = size;
 	*minGridSize = (blocks ? blocks : 1) * SIM_SM_COUNT;
+	return r;
+}
+
+#define GPC_PROCESSORS 4 /* a cluster lies in one group of so many multiprocessors */
+#define CLUSTER_PORTABLE 8
+#define CLUSTER_MAX 16
+
+uint64_t api_cluster_size(const CUlaunchConfig *config) {
+	uint64_t size = 0;
+
+	for (unsigned int n = 0; n < config->numAttrs; n++)
+		if (config->attrs[n].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
+			size = (uint64_t)config->attrs[n].value.clusterDim.x *
+			       config->attrs[n].value.clusterDim.y *
+			       config->attrs[n].value.clusterDim.z;
+	return size;
+}
+
+API_EXPORT CUresult cuOccupancyMaxActiveClusters(int *numClusters, CUfunction func,
+						 const CUlaunchConfig *config) {
+	const uint64_t size = config ? api_cluster_size(config) : 0;
+	int blocks;
+	CUresult r;
+
+	if (!numClusters || !config)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!size || size > CLUSTER_MAX)
+		return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+	r = cuOccupancyMaxActiveBlocksPerMultiprocessor(
+		&blocks, func, (int)(config->blockDimX * config->blockDimY * config->blockDimZ),
+		config->sharedMemBytes);
+	if (r == CUDA_SUCCESS)
+		*numClusters =
+			SIM_SM_COUNT / GPC_PROCESSORS * (GPC_PROCESSORS * blocks / (int)size);
 	return r;
 }

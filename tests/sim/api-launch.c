@@ -226,6 +226,23 @@ static CUresult submit_consume(struct CUgraphNode_st *node, CUstream handle) {
 	return r;
 }
 
+/* What is launched in the context of a stream; NULL: a function of another context, or none. */
+static CUfunction function_in(CUstream handle, CUfunction f) {
+	CUcontext context = api_current();
+	CUstream stream;
+	bool good;
+
+	api_lock();
+	if (api_stream(handle, &stream) && stream)
+		context = stream->context;
+	api_unlock();
+	f = api_kernel_use(f, context);
+	api_lock();
+	good = api_live(f, API_FUNCTION) && (!f->module->home || f->module->home == context);
+	api_unlock();
+	return good ? f : NULL;
+}
+
 static CUresult launch(CUfunction f, const unsigned int grid[3], const unsigned int block[3],
 		       unsigned int shared, CUstream stream, void **parameters, void **extra) {
 	struct CUgraphNode_st node;
@@ -233,6 +250,9 @@ static CUresult launch(CUfunction f, const unsigned int grid[3], const unsigned 
 
 	if (r != CUDA_SUCCESS)
 		return r;
+	f = function_in(stream, f);
+	if (!f)
+		return CUDA_ERROR_INVALID_HANDLE;
 	api_lock();
 	r = api_kernel_node(&node, f, grid, block, shared, parameters, extra);
 	api_unlock();
@@ -251,6 +271,27 @@ API_EXPORT CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned
 }
 API_ALIAS(cuLaunchKernel_ptsz, cuLaunchKernel);
 
+/* All blocks run at once, or none does. */
+static bool fits_at_once(CUfunction f, const unsigned int grid[3], const unsigned int block[3],
+			 unsigned int shared, CUstream stream) {
+	const uint64_t threads = (uint64_t)block[0] * block[1] * block[2];
+	unsigned int processors = SIM_SM_COUNT;
+	CUstream own;
+	int blocks;
+
+	f = function_in(stream, f);
+	if (!f || !threads || threads > SIM_BLOCK_MAX ||
+	    cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, f, (int)threads, shared) !=
+		    CUDA_SUCCESS ||
+	    !blocks)
+		return true; /* another error comes first */
+	api_lock();
+	if (api_stream(stream, &own) && own && own->context->processors)
+		processors = own->context->processors;
+	api_unlock();
+	return (uint64_t)grid[0] * grid[1] * grid[2] <= (uint64_t)blocks * processors;
+}
+
 API_EXPORT CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX,
 					      unsigned int gridDimY, unsigned int gridDimZ,
 					      unsigned int blockDimX, unsigned int blockDimY,
@@ -258,23 +299,52 @@ API_EXPORT CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDim
 					      CUstream hStream, void **kernelParams) {
 	const unsigned int grid[] = { gridDimX, gridDimY, gridDimZ },
 			   block[] = { blockDimX, blockDimY, blockDimZ };
-	const uint64_t threads = (uint64_t)blockDimX * blockDimY * blockDimZ;
-	int blocks;
 
-	/* all of them run at once, or none does */
-	if (threads && threads <= SIM_BLOCK_MAX &&
-	    cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, f, (int)threads, sharedMemBytes) ==
-		    CUDA_SUCCESS &&
-	    blocks && (uint64_t)gridDimX * gridDimY * gridDimZ > (uint64_t)blocks * SIM_SM_COUNT)
+	if (!fits_at_once(f, grid, block, sharedMemBytes, hStream))
 		return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
 	return launch(f, grid, block, sharedMemBytes, hStream, kernelParams, NULL);
 }
 API_ALIAS(cuLaunchCooperativeKernel_ptsz, cuLaunchCooperativeKernel);
 
+/*
+ * What attributes say. Clusters run as blocks without: what a kernel asks about its cluster is not
+ * there. Attributes of a newer driver than ours are refused, as by a real one.
+ */
+static CUresult check_attributes(CUfunction f, const CUlaunchConfig *config) {
+	const unsigned int grid[] = { config->gridDimX, config->gridDimY, config->gridDimZ },
+			   block[] = { config->blockDimX, config->blockDimY, config->blockDimZ };
+	bool cooperative = false;
+	int clusters;
+
+	for (unsigned int n = 0; n < config->numAttrs; n++) {
+		const CUlaunchAttribute *attribute = &config->attrs[n];
+
+		if (attribute->id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE)
+			cooperative = attribute->value.cooperative;
+		if (attribute->id > CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING ||
+		    attribute->id == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE)
+			return CUDA_ERROR_INVALID_VALUE;
+		if (attribute->id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION &&
+		    (cuOccupancyMaxActiveClusters(&clusters, f, config) != CUDA_SUCCESS ||
+		     !clusters || config->gridDimX % attribute->value.clusterDim.x ||
+		     config->gridDimY % attribute->value.clusterDim.y ||
+		     config->gridDimZ % attribute->value.clusterDim.z))
+			return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+	}
+	return cooperative && !fits_at_once(f, grid, block, config->sharedMemBytes, config->hStream)
+		       ? CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE
+		       : CUDA_SUCCESS;
+}
+
 API_EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f,
 				     void **kernelParams, void **extra) {
+	CUresult r;
+
 	if (!config || (config->numAttrs && !config->attrs))
 		return CUDA_ERROR_INVALID_VALUE;
+	r = check_attributes(f, config);
+	if (r != CUDA_SUCCESS)
+		return r;
 	return cuLaunchKernel(f, config->gridDimX, config->gridDimY, config->gridDimZ,
 			      config->blockDimX, config->blockDimY, config->blockDimZ,
 			      config->sharedMemBytes, config->hStream, kernelParams, extra);

@@ -308,7 +308,7 @@ static void count_registers(struct sim_function *function, uint32_t most) {
 		function->max_threads = threads;
 }
 
-static CUresult make_module(CUmodule *out, struct sim_program *program, uint32_t registers) {
+CUresult api_module_make(CUmodule *out, struct sim_program *program, uint32_t registers) {
 	const char *text = getenv("GPUPROBE_SIM_LAZY");
 	CUmodule module = calloc(1, sizeof(*module));
 	bool good = module, lazy = text && *text && *text != '0';
@@ -341,6 +341,7 @@ static CUresult make_module(CUmodule *out, struct sim_program *program, uint32_t
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	module->program = program;
+	module->most_registers = registers;
 	*out = module;
 	return CUDA_SUCCESS;
 }
@@ -364,7 +365,7 @@ CUresult api_module_load(CUmodule *out, const void *image, size_t size, unsigned
 	for (unsigned int n = 0; n < count; n++)
 		free(texts[n]);
 	if (r == CUDA_SUCCESS) {
-		r = make_module(out, program, most_registers(image, options, names, values));
+		r = api_module_make(out, program, most_registers(image, options, names, values));
 		if (r != CUDA_SUCCESS)
 			sim_program_free(program);
 	}
@@ -387,8 +388,10 @@ static CUresult load(CUmodule *module, const void *image, size_t size, unsigned 
 	if (!module || !image || (options && (!names || !values)))
 		return CUDA_ERROR_INVALID_VALUE;
 	r = api_module_load(module, image, size, options, names, values);
-	if (r == CUDA_SUCCESS)
+	if (r == CUDA_SUCCESS) {
+		(*module)->home = api_current();
 		api_module_loaded(*module);
+	}
 	return r;
 }
 
@@ -431,8 +434,7 @@ static bool live_of(const void *handle, enum api_kind kind) {
 	return good;
 }
 
-/* Under both locks. */
-static void free_module(CUmodule module) {
+void api_module_free(CUmodule module) {
 	for (unsigned int n = 0; n < module->function_count; n++)
 		api_live_remove(&module->functions[n]);
 	api_live_remove(module);
@@ -466,7 +468,7 @@ API_EXPORT CUresult cuModuleUnload(CUmodule hmod) {
 	if (!api_live(hmod, API_MODULE) || hmod->library)
 		r = CUDA_ERROR_INVALID_HANDLE;
 	else
-		free_module(hmod);
+		api_module_free(hmod);
 	api_unlock();
 	sim_run_unlock();
 	return r;
@@ -573,14 +575,6 @@ API_EXPORT CUresult cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmod
 }
 API_ALIAS(cuModuleGetGlobal, cuModuleGetGlobal_v2);
 
-CUfunction api_function(CUfunction handle) {
-	if (api_live(handle, API_FUNCTION))
-		return handle;
-	if (api_live(handle, API_KERNEL))
-		return ((CUkernel)(void *)handle)->function;
-	return NULL;
-}
-
 /* --- libraries --- */
 
 static CUresult make_library(CUlibrary *out, CUmodule module) {
@@ -599,6 +593,8 @@ static CUresult make_library(CUlibrary *out, CUmodule module) {
 	}
 	library->kernel_count = module->function_count;
 	module->library = library;
+	if (good)
+		api_library_add(library);
 	api_unlock();
 	if (!good)
 		return CUDA_ERROR_OUT_OF_MEMORY; /* of a test double: what is lost is lost */
@@ -661,14 +657,19 @@ API_EXPORT CUresult cuLibraryUnload(CUlibrary library) {
 		return r;
 	api_unsafe_in_capture();
 	if (live_of(library, API_LIBRARY))
-		api_module_unloading(library->module);
+		for (CUmodule module = library->module; module; module = module->next)
+			api_module_unloading(module);
 	sim_run_lock();
 	api_lock();
 	if (api_live(library, API_LIBRARY)) {
 		for (unsigned int n = 0; n < library->kernel_count; n++)
 			api_live_remove(&library->kernels[n]);
 		api_live_remove(library);
-		free_module(library->module);
+		api_library_remove(library);
+		for (CUmodule module = library->module, next; module; module = next) {
+			next = module->next;
+			api_module_free(module);
+		}
 		free(library->kernels);
 		free(library);
 	} else {
@@ -738,30 +739,28 @@ API_EXPORT CUresult cuLibraryGetModule(CUmodule *pMod, CUlibrary library) {
 		return r;
 	if (!pMod)
 		return CUDA_ERROR_INVALID_VALUE;
-	api_lock();
-	if (api_live(library, API_LIBRARY))
-		*pMod = library->module;
-	else
-		r = CUDA_ERROR_INVALID_HANDLE;
-	api_unlock();
-	if (r == CUDA_SUCCESS)
-		api_module_loaded(*pMod);
+	if (!live_of(library, API_LIBRARY))
+		return CUDA_ERROR_INVALID_HANDLE;
+	*pMod = api_library_use(library, api_current());
+	if (!*pMod)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	api_module_loaded(*pMod);
 	return r;
 }
 
 API_EXPORT CUresult cuLibraryGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUlibrary library,
 				       const char *name) {
 	CUresult r = api_enter();
+	CUmodule module;
 
 	if (r != CUDA_SUCCESS)
 		return r;
 	if (!name || (!dptr && !bytes))
 		return CUDA_ERROR_INVALID_VALUE;
-	api_lock();
-	r = api_live(library, API_LIBRARY) ? get_global(library->module, name, dptr, bytes)
-					   : CUDA_ERROR_INVALID_HANDLE;
-	api_unlock();
-	return r;
+	if (!live_of(library, API_LIBRARY))
+		return CUDA_ERROR_INVALID_HANDLE;
+	module = api_library_use(library, api_current());
+	return module ? get_global(module, name, dptr, bytes) : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 API_EXPORT CUresult cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel) {
@@ -771,14 +770,12 @@ API_EXPORT CUresult cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel) {
 		return r;
 	if (!pFunc)
 		return CUDA_ERROR_INVALID_VALUE;
-	api_lock();
-	if (api_live(kernel, API_KERNEL))
-		*pFunc = kernel->function;
-	else
-		r = CUDA_ERROR_INVALID_HANDLE;
-	api_unlock();
-	if (r == CUDA_SUCCESS)
-		api_function_used(*pFunc);
+	if (!live_of(kernel, API_KERNEL))
+		return CUDA_ERROR_INVALID_HANDLE;
+	*pFunc = api_kernel_use((CUfunction)(void *)kernel, api_current());
+	if (!*pFunc)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	api_function_used(*pFunc);
 	return r;
 }
 

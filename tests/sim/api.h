@@ -57,6 +57,8 @@ struct CUctx_st {
 	unsigned int attached; /* another one: once when it was made, and by cuCtxAttach */
 	bool primary;
 	bool patchable; /* made while somebody had subscribed */
+	unsigned int processors; /* a green one: how many it has; 0: all */
+	CUgreenCtx green;
 	size_t limits[3];
 	CUresult error; /* of a kernel: everything fails with it from then on */
 };
@@ -79,6 +81,10 @@ struct CUmod_st {
 	CUfunction functions; /* one for each kernel, as the program's functions go */
 	unsigned int function_count;
 	CUlibrary library; /* that owns it, or NULL */
+	CUmodule next; /* of the library: that in another context */
+	CUcontext home; /* its kernels run there alone; NULL: a library's that no context has used
+			   yet */
+	uint32_t most_registers; /* of a thread */
 	/* api-patch.c */
 	CUcontext context; /* where it was seen first */
 	bool telling, told; /* of that */
@@ -89,7 +95,8 @@ struct CUmod_st {
 };
 
 struct CUlib_st {
-	CUmodule module;
+	CUmodule module; /* the first of the list: that of the context that used it first */
+	struct CUlib_st *next; /* all libraries */
 	CUkernel kernels;
 	unsigned int kernel_count;
 };
@@ -172,6 +179,9 @@ static inline void api_unlock(void) {
 CUresult api_enter(void);
 CUresult api_initialized(void);
 CUcontext api_current(void);
+/* A new context, which is current nowhere. */
+CUresult api_context_new(CUcontext *out, unsigned int flags);
+CUresult api_context_destroy(CUcontext context);
 
 /* The table of live handles; under the lock. */
 bool api_live_add(void *handle, enum api_kind kind);
@@ -182,8 +192,13 @@ uint64_t api_thread_id(void);
 
 /* --- api-module.c --- */
 
-/* The function behind a CUfunction, or a CUkernel that was cast to one; NULL. Under the lock. */
+/* The function behind a CUfunction, or a CUkernel that was cast to one, in the current context;
+ * NULL. Under the lock. */
 CUfunction api_function(CUfunction handle);
+/* The functions of a program as a module that no handle leads to yet. */
+CUresult api_module_make(CUmodule *out, struct sim_program *program, uint32_t most_registers);
+/* Under both locks. */
+void api_module_free(CUmodule module);
 /* Makes a module of an image: PTX text, fatbin, or the wrapper of one; size 0 if not known. Not
  * under the lock. */
 CUresult api_module_load(CUmodule *out, const void *image, size_t size, unsigned int options,
@@ -193,6 +208,19 @@ char *api_read_file(const char *path, size_t *size);
 /* The PTX texts in an image, each freed by the caller; at most max. */
 CUresult api_image_texts(const void *image, size_t size, char **texts, size_t *lengths,
 			 unsigned int max, unsigned int *count);
+
+/* --- api-library.c --- */
+
+/* The module of a library in a context, which is loaded there if it was not. NULL: no memory. Not
+ * under the lock. */
+CUmodule api_library_use(CUlibrary library, CUcontext context);
+/* The same for a kernel: what is launched in that context. Other handles stay as they are. */
+CUfunction api_kernel_use(CUfunction handle, CUcontext context);
+/* Under the lock. */
+void api_library_add(CUlibrary library);
+void api_library_remove(CUlibrary library);
+/* What libraries have there goes with a context. Under both locks. */
+void api_libraries_end(CUcontext context);
 
 /* --- api-patch.c: what tells of modules and functions is called under no lock --- */
 
@@ -253,6 +281,11 @@ void api_graph_free(CUgraph graph);
 /* The condition of a node begins with its first value, if it has one. */
 void api_condition_begin(const struct CUgraphNode_st *node);
 CUresult api_condition_run(const struct CUgraphNode_st *node, CUstream stream);
+
+/* --- api-function.c --- */
+
+/* How many blocks a launch has in a cluster; 0: nothing is said. */
+uint64_t api_cluster_size(const CUlaunchConfig *config);
 
 /* --- api-launch.c --- */
 

@@ -627,6 +627,137 @@ static void test_context_ends(void **state) {
 	FAILS(cuStreamSynchronize(stream), CUDA_ERROR_INVALID_HANDLE);
 }
 
+static uint64_t count_in(CUlibrary library, CUdeviceptr *where) {
+	uint64_t count;
+	size_t size;
+
+	OK(cuLibraryGetGlobal(where, &size, library, "count"));
+	OK(cuMemcpyDtoH_v2(&count, *where, sizeof(count)));
+	return count;
+}
+
+/* Launches `fill` with 32 threads. */
+static CUresult fill(CUfunction function, CUstream stream, CUdeviceptr out,
+		     CUlaunchAttribute *attribute, unsigned int blocks) {
+	uint32_t value = 0, pair[4] = { 0 };
+	void *parameters[] = { &out, &value, pair };
+	const CUlaunchConfig config = { .gridDimX = blocks,
+					.gridDimY = 1,
+					.gridDimZ = 1,
+					.blockDimX = 32,
+					.blockDimY = 1,
+					.blockDimZ = 1,
+					.hStream = stream,
+					.attrs = attribute,
+					.numAttrs = attribute != NULL };
+
+	return cuLaunchKernelEx(&config, function, parameters, NULL);
+}
+
+/* A library has variables of its own in each context; functions are of one. */
+static void test_library_contexts(void **state) {
+	char *text = with_prototype();
+	CUdeviceptr here, there, out;
+	CUfunction functions[2];
+	CUstream streams[2];
+	CUcontext other;
+	CUlibrary library;
+	CUkernel kernel;
+	int value;
+
+	OK(cuLibraryLoadData(&library, text, NULL, NULL, 0, NULL, NULL, 0));
+	free(text);
+	OK(cuLibraryGetKernel(&kernel, library, "fill"));
+	OK(cuMemAlloc_v2(&out, 128));
+	OK(cuStreamCreate(&streams[0], CU_STREAM_NON_BLOCKING));
+	OK(cuKernelGetFunction(&functions[0], kernel));
+	assert_int_equal(count_in(library, &here), 0);
+	OK(cuKernelSetAttribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 60000, kernel, 0));
+	OK(cuCtxCreate_v4(&other, NULL, 0, 0));
+	OK(cuStreamCreate(&streams[1], CU_STREAM_NON_BLOCKING));
+	OK(cuKernelGetFunction(&functions[1], kernel));
+	assert_ptr_not_equal(functions[0], functions[1]);
+	OK(cuFuncGetAttribute(&value, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+			      functions[1]));
+	assert_int_equal(value, 60000);
+	OK(fill((CUfunction)(void *)kernel, streams[1], out, NULL, 1));
+	OK(fill(functions[1], streams[1], out, NULL, 1));
+	OK(fill((CUfunction)(void *)kernel, streams[0], out, NULL, 1));
+	FAILS(fill(functions[1], streams[0], out, NULL, 1), CUDA_ERROR_INVALID_HANDLE);
+	FAILS(fill(functions[0], streams[1], out, NULL, 1), CUDA_ERROR_INVALID_HANDLE);
+	assert_int_equal(count_in(library, &there), 2 * 32 * 3);
+	assert_true(here != there);
+	OK(cuCtxDestroy_v2(other));
+	OK(cuCtxSetCurrent(context));
+	assert_int_equal(count_in(library, &here), 32 * 3);
+	FAILS(fill(functions[1], streams[0], out, NULL, 1), CUDA_ERROR_INVALID_HANDLE);
+	OK(fill(functions[0], streams[0], out, NULL, 1));
+	OK(cuLibraryUnload(library));
+	OK(cuMemFree_v2(out));
+}
+
+/* Attributes of launches; and a green context has room for as many blocks as its multiprocessors
+ * have. */
+static void test_attributes(void **state) {
+	CUlaunchAttribute cooperative = { .id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE },
+			  cluster = { .id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION };
+	CUdevResource all, some;
+	CUdevResourceDesc description;
+	unsigned int groups = 1;
+	CUfunction function;
+	CUcontext current;
+	CUdeviceptr out;
+	CUstream stream;
+	CUmodule module;
+	CUgreenCtx green;
+	int most, clusters;
+
+	module = load_counter();
+	OK(cuMemAlloc_v2(&out, 128));
+	OK(cuModuleGetFunction(&function, module, "fill"));
+	OK(cuOccupancyMaxActiveBlocksPerMultiprocessor(&most, function, 32, 0));
+	cooperative.value.cooperative = 1;
+	OK(fill(function, NULL, out, &cooperative, (unsigned)most * 8));
+	FAILS(fill(function, NULL, out, &cooperative, (unsigned)most * 8 + 1),
+	      CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
+	cluster.value.clusterDim.x = 2;
+	cluster.value.clusterDim.y = cluster.value.clusterDim.z = 1;
+	OK(fill(function, NULL, out, &cluster, 4));
+	FAILS(fill(function, NULL, out, &cluster, 3), CUDA_ERROR_INVALID_CLUSTER_SIZE);
+	cluster.value.clusterDim.x = 0;
+	FAILS(fill(function, NULL, out, &cluster, 4), CUDA_ERROR_INVALID_CLUSTER_SIZE);
+	cluster.id = (CUlaunchAttributeID)99;
+	FAILS(fill(function, NULL, out, &cluster, 4), CUDA_ERROR_INVALID_VALUE);
+	FAILS(cuOccupancyMaxActiveClusters(&clusters, function, &(CUlaunchConfig){}),
+	      CUDA_ERROR_INVALID_CLUSTER_SIZE);
+
+	OK(cuDeviceGetDevResource(0, &all, CU_DEV_RESOURCE_TYPE_SM));
+	assert_int_equal(all.sm.smCount, 8);
+	FAILS(cuDevSmResourceSplitByCount(&some, &groups, &all, NULL, 0, 9),
+	      CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION);
+	OK(cuDevSmResourceSplitByCount(&some, &groups, &all, &all, 0, 3));
+	assert_true(groups == 1 && some.sm.smCount == 4 && all.sm.smCount == 4);
+	OK(cuDevResourceGenerateDesc(&description, &some, 1));
+	OK(cuGreenCtxCreate(&green, description, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+	OK(cuGreenCtxStreamCreate(&stream, green, CU_STREAM_NON_BLOCKING, 0));
+	OK(cuStreamGetCtx(stream, &current));
+	OK(cuCtxGetDevResource(current, &some, CU_DEV_RESOURCE_TYPE_SM));
+	assert_int_equal(some.sm.smCount, 4);
+	FAILS(cuCtxDestroy_v2(current), CUDA_ERROR_INVALID_CONTEXT);
+	FAILS(fill(function, stream, out, NULL, 1), CUDA_ERROR_INVALID_HANDLE);
+	OK(cuCtxSetCurrent(current));
+	module = load_counter();
+	OK(cuModuleGetFunction(&function, module, "fill"));
+	OK(fill(function, stream, out, &cooperative, (unsigned)most * 4));
+	FAILS(fill(function, stream, out, &cooperative, (unsigned)most * 4 + 1),
+	      CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
+	OK(cuStreamGetCtx_v2(stream, &current, &green));
+	assert_ptr_equal(current, context);
+	OK(cuGreenCtxDestroy(green));
+	OK(cuCtxSetCurrent(context));
+	free(description);
+}
+
 int main(void) {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_probe, setup, teardown),
@@ -639,6 +770,8 @@ int main(void) {
 		cmocka_unit_test_setup_teardown(test_capture, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_capture_ends, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_context_ends, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_library_contexts, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_attributes, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_proc_address, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_device, setup, teardown),
 	};

@@ -2,9 +2,7 @@
 /*
  * A target for tests of the shim. Contexts that end with modules in them: destroyed, released,
  * reset; a new one after each. 7 launches in all; or, "none", MANY that end while none is current;
- * or, "attached", one that lives on when it is detached, till nobody is attached. (The CPU driver
- * has one copy of a library's variables, not one a context: there is a library only while there is
- * one context.)
+ * or, "attached", one that lives on when it is detached, till nobody is attached.
  */
 
 #include <dlfcn.h>
