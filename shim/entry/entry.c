@@ -308,7 +308,7 @@ static __attribute__((noinline)) bool again(driver_handle *function, driver_hand
 		return result_;                                                                   \
 	}
 
-#define SHAPE(is_cooperative)                          \
+#define SHAPE_OF(is_cooperative)                       \
 	((struct twin_shape){ .function = function,    \
 			      .stream = stream,        \
 			      .grid = { gx, gy, gz },  \
@@ -316,7 +316,7 @@ static __attribute__((noinline)) bool again(driver_handle *function, driver_hand
 			      .shared = shared,        \
 			      .cooperative = (is_cooperative) })
 #define LAUNCH_KERNEL(name)                                                                        \
-	LAUNCH(name, (uint64_t)bx *by *bz, SHAPE(false), &extra,                                   \
+	LAUNCH(name, (uint64_t)bx *by *bz, SHAPE_OF(false), &extra,                                \
 	       (function, gx, gy, gz, bx, by, bz, shared, stream, parameters, extra),              \
 	       driver_handle function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,         \
 	       unsigned by, unsigned bz, unsigned shared, driver_handle stream, void **parameters, \
@@ -326,7 +326,7 @@ static __attribute__((noinline)) bool again(driver_handle *function, driver_hand
 	       (configuration, function, parameters, extra), const void *configuration,     \
 	       driver_handle function, void **parameters, void **extra)
 #define LAUNCH_COOPERATIVE(name)                                                           \
-	LAUNCH(name, (uint64_t)bx *by *bz, SHAPE(true), NULL,                              \
+	LAUNCH(name, (uint64_t)bx *by *bz, SHAPE_OF(true), NULL,                           \
 	       (function, gx, gy, gz, bx, by, bz, shared, stream, parameters),             \
 	       driver_handle function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, \
 	       unsigned by, unsigned bz, unsigned shared, driver_handle stream, void **parameters)
@@ -450,6 +450,7 @@ FOLLOW(cuLibraryGetKernelCount, (count, library), bare_count(true, library, coun
        driver_handle library)
 FOLLOW(cuModuleGetFunctionCount, (count, module), bare_count(false, module, count), unsigned *count,
        driver_handle module)
+
 /* Inside of the gate: the twin stays. */
 static void changed(enum bare_setting setting, driver_handle handle, int attribute, int value,
 		    int device) {
