@@ -81,6 +81,7 @@ struct entry {
 };
 
 unsigned bare_retired_count;
+uint64_t bare_twin_version;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* around all but reading the table */
 static struct entry *buckets[BUCKETS];
 static struct module *modules;
@@ -330,6 +331,8 @@ void bare_twin_changed(struct original *original, bool library, driver_handle tw
 	for (struct module *module = modules; module; module = module->next) {
 		if (module->original != original)
 			continue;
+		if (module->twin != twin)
+			__atomic_add_fetch(&bare_twin_version, 1, __ATOMIC_RELEASE);
 		module->twin = twin;
 		module->twin_is_library = library;
 		if (module->retired != (twin != NULL))
@@ -676,6 +679,19 @@ bool bare_twin_is_open(driver_handle handle) {
 
 	return entry && __atomic_load_n(&entry->original, __ATOMIC_RELAXED) &&
 	       !__atomic_load_n(&entry->target, __ATOMIC_ACQUIRE);
+}
+
+bool bare_is_kernel(driver_handle handle) {
+	const struct entry *entry;
+	bool kernel = false;
+
+	if (!enter())
+		return false;
+	entry = find(handle, false);
+	if (entry)
+		kernel = entry->origin.kind == BARE_KERNEL;
+	leave();
+	return kernel;
 }
 
 void bare_twin_resolve(driver_handle handle) {

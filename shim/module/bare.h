@@ -97,6 +97,10 @@ void bare_original_added(struct original *original, driver_handle container, dri
 void bare_original_removed(struct original *original);
 /* The original of a function or kernel; NULL: none is known. Any thread, no lock. */
 struct original *bare_original(driver_handle handle);
+/* Changes whenever the twin of a module does, and when twin.c has looked at attachments. */
+extern uint64_t bare_twin_version __attribute__((visibility("hidden")));
+/* Is it the handle of a library's kernel (else of a function)? Known handles only. */
+bool bare_is_kernel(driver_handle handle);
 /* Its twin is this library or module from now on, or there is none (NULL). */
 void bare_twin_changed(struct original *original, bool library, driver_handle twin);
 /* Has the driver not been asked for the twin of a handle, which there is? Any thread, no lock. */

@@ -30,6 +30,7 @@
 #include "idle.h"
 #include "image.h"
 #include "capture.h"
+#include "twin-hold.h"
 #include "shim/base/cancel.h"
 #include "shim/base/deadline.h"
 #include "shim/base/gate.h"
@@ -39,6 +40,7 @@
 #define LIBRARY_BINARY_IS_PRESERVED 1 /* CUlibraryOption */
 #define GATE_WAIT_MS 5
 #define IDLE_WAIT_MS 2
+#define REPORT_WAIT_MS 1
 #define RETRY_FIRST_MS 1 /* then twice as long each time */
 #define RETRY_LAST_MS 1000
 
@@ -59,12 +61,21 @@ struct original {
 	uint64_t retry_at_ms, retry_ms;
 };
 
+/* A twin that executable graphs hold, in whose place there is another one, or none. */
+struct kept {
+	struct kept *next;
+	struct original *original;
+	struct load *twin;
+	driver_handle context;
+};
+
 uint64_t twin_seen[2];
 
 static pthread_mutex_t maker = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct original *originals;
 static size_t copied; /* bytes */
+static struct kept *kept_twins;
 static bool wanted; /* an attachment means this process: as of the last look */
 static struct interest found; /* by it; the maker's alone */
 
@@ -264,6 +275,55 @@ static void unload(struct load *twin) {
 	load_end_unload(twin, result);
 }
 
+/*
+ * Unloads a twin that take_twin() gave, or keeps it if executable graphs hold it. The context is
+ * idle, and launches do not pass the gate, so no graph gets it meanwhile.
+ */
+static void put_away(struct original *one, struct load *twin, driver_handle context) {
+	struct kept *kept;
+
+	if (!twin_is_held(twin->born)) {
+		unload(twin);
+		return;
+	}
+	kept = malloc(sizeof(*kept));
+	if (!kept) /* it stays loaded for good */
+		return;
+	pthread_mutex_lock(&lock);
+	*kept = (struct kept){ kept_twins, one, twin, context };
+	kept_twins = kept;
+	pthread_mutex_unlock(&lock);
+}
+
+/* Takes a twin off the list that was kept: of an original (NULL: that no graph holds), or NULL. */
+static struct load *take_kept(const struct original *one, driver_handle context) {
+	struct load *twin = NULL;
+
+	pthread_mutex_lock(&lock);
+	for (struct kept **link = &kept_twins; *link && !twin;) {
+		struct kept *kept = *link;
+
+		if (one ? kept->original != one
+			: kept->context != context || twin_is_held(kept->twin->born)) {
+			link = &kept->next;
+			continue;
+		}
+		*link = kept->next;
+		twin = kept->twin;
+		free(kept);
+	}
+	pthread_mutex_unlock(&lock);
+	return twin;
+}
+
+/* Unloads what graphs have let go. The context is idle, and the gate closed. */
+static void reap(driver_handle context) {
+	struct load *twin;
+
+	while ((twin = take_kept(NULL, context)) != NULL)
+		unload(twin);
+}
+
 /* No launch finds the twin any more. It stays loaded. */
 static void hide_twin(struct original *one) {
 	pthread_mutex_lock(&lock);
@@ -362,7 +422,8 @@ static bool replace_twin(struct original *one, const struct original *as, struct
 		return false;
 	before = take_twin(one, context);
 	if (before)
-		unload(before);
+		put_away(one, before, context);
+	reap(context);
 	if (!twin_image_fill(load, as->kind, as->handle, &missing)) {
 		gate_open();
 		load_twin_refused(load, missing);
@@ -417,7 +478,8 @@ static void drop(struct original *one) {
 		return;
 	twin = take_twin(one, context);
 	if (twin)
-		unload(twin);
+		put_away(one, twin, context);
+	reap(context);
 	gate_open();
 }
 
@@ -496,6 +558,7 @@ static void look(void) {
 		drop_ready(one);
 	if (before && !yes)
 		drop_all();
+	__atomic_add_fetch(&bare_twin_version, 1, __ATOMIC_RELEASE);
 	for (unsigned i = 0; i < 2; i++)
 		__atomic_store_n(&twin_seen[i], now[i], __ATOMIC_RELEASE);
 }
@@ -542,26 +605,104 @@ void twin_prepare(driver_handle function) {
 	errno = saved;
 }
 
+/* What is launched in place of a function in that context. */
+static driver_handle choose(driver_handle function, uint64_t threads, driver_handle context) {
+	const struct original *one = bare_original(function);
+
+	return one && context &&
+			       context == __atomic_load_n(&one->twin_context, __ATOMIC_RELAXED)
+		       ? bare_twin(function, threads)
+		       : function;
+}
+
 driver_handle twin_choose(driver_handle function, uint64_t threads, driver_handle stream) {
 	const struct driver *driver = driver_own();
-	const struct original *one;
-	driver_handle twin, context = NULL;
+	driver_handle context = NULL;
 	driver_result result;
 
-	if (!bare_needed() || capture_is_going_on())
+	if (!bare_needed() || capture_is_going_on() || bare_twin(function, threads) == function)
 		return function;
-	twin = bare_twin(function, threads);
-	if (twin == function)
-		return function;
-	one = bare_original(function);
 	if ((uintptr_t)stream > DRIVER_STREAM_SPECIAL_MAX && driver->stream_get_context)
 		result = driver->stream_get_context(stream, &context);
 	else
 		result = driver->ctx_get_current(&context);
-	return one && !result && context &&
-			       context == __atomic_load_n(&one->twin_context, __ATOMIC_RELAXED)
-		       ? twin
-		       : function;
+	return result ? function : choose(function, threads, context);
+}
+
+driver_handle twin_choose_for_node(driver_handle function, uint64_t threads, driver_handle context,
+				   uint64_t *twin) {
+	const struct original *one = bare_original(function);
+	driver_handle chosen = function;
+	int cancel;
+
+	*twin = TWIN_HOLD_NONE;
+	if (!one || !bare_needed() || !enter(&cancel))
+		return function;
+	pthread_mutex_lock(&lock);
+	if (one->twin) {
+		chosen = choose(function, threads, context);
+		*twin = one->twin->born;
+	}
+	pthread_mutex_unlock(&lock);
+	leave(cancel);
+	return chosen;
+}
+
+bool twin_is_wanted(void) {
+	return __atomic_load_n(&wanted, __ATOMIC_RELAXED);
+}
+
+bool twin_is_awaited(driver_handle function) {
+	return is_due(function);
+}
+
+/* Has a graph let go what is kept? */
+static bool is_there_free(void) {
+	bool is_free = false;
+
+	pthread_mutex_lock(&lock);
+	for (const struct kept *kept = kept_twins; kept && !is_free; kept = kept->next)
+		is_free = !twin_is_held(kept->twin->born);
+	pthread_mutex_unlock(&lock);
+	return is_free;
+}
+
+void twin_released(void) {
+	int saved = errno, cancel, mode = DRIVER_CAPTURE_MODE_RELAXED;
+	driver_handle context = NULL;
+
+	if (gate_is_inside() || !enter(&cancel))
+		return;
+	if (pthread_mutex_trylock(&maker) == 0) {
+		driver_own()->exchange_capture_mode(&mode);
+		if (is_there_free() && driver_own()->ctx_get_current(&context) == 0 &&
+		    begin_idle()) {
+			reap(context);
+			gate_open();
+		}
+		driver_own()->exchange_capture_mode(&mode);
+		pthread_mutex_unlock(&maker);
+	}
+	leave(cancel);
+	errno = saved;
+}
+
+bool twin_report(const char *reason) {
+	int saved = errno, cancel;
+	bool sent = false;
+
+	if (!enter(&cancel))
+		return false;
+	if (pthread_mutex_trylock(&maker) == 0) {
+		if (wanted && load_lock_until(deadline_now_ms() + REPORT_WAIT_MS)) {
+			sent = load_report_to(&found, reason);
+			load_unlock();
+		}
+		pthread_mutex_unlock(&maker);
+	}
+	leave(cancel);
+	errno = saved;
+	return sent;
 }
 
 /* ---- ends ------------------------------------------------------------------------------- */
@@ -603,8 +744,10 @@ void twin_unloading(enum load_kind kind, driver_handle handle) {
 		twin = one->twin;
 		forget(one);
 		pthread_mutex_unlock(&lock);
-		if (twin)
+		for (; twin || (twin = take_kept(one, NULL)) != NULL; twin = NULL) {
+			twin_hold_forget(twin->born);
 			unload(twin); /* waits for kernels, as the application's own call does */
+		}
 	}
 	pthread_mutex_unlock(&maker);
 	leave(cancel);
@@ -618,6 +761,22 @@ static bool goes_too(const struct original *one, driver_handle context, uint64_t
 	       !arm_outlives(one->twin->context_id, one->twin->born, now, until);
 }
 
+/* With the lock held: twins that were kept in a context have gone with it. */
+static void forget_kept(driver_handle context, uint64_t now, uint64_t until) {
+	for (struct kept **link = &kept_twins; *link;) {
+		struct kept *kept = *link;
+
+		if (kept->twin->kind != LOAD_MODULE || kept->context != context ||
+		    arm_outlives(kept->twin->context_id, kept->twin->born, now, until)) {
+			link = &kept->next;
+			continue;
+		}
+		*link = kept->next;
+		twin_hold_forget(kept->twin->born);
+		free(kept);
+	}
+}
+
 void twin_context_ended(driver_handle context, uint64_t now, uint64_t until) {
 	if (!(arm_work() & ARM_TWINS))
 		return;
@@ -626,15 +785,20 @@ void twin_context_ended(driver_handle context, uint64_t now, uint64_t until) {
 	for (struct original *one = originals; one; one = one->next) {
 		if (one->handle && one->kind == LOAD_MODULE && one->context == context &&
 		    !arm_outlives(one->context_id, one->born, now, until)) {
+			if (one->twin)
+				twin_hold_forget(one->twin->born);
 			bare_original_removed(one);
 			forget(one);
 		} else if (one->twin && one->twin_context == context) {
 			bare_twin_changed(one, false, NULL);
 			__atomic_store_n(&one->twin_context, NULL, __ATOMIC_RELAXED);
-			if (goes_too(one, context, now, until))
+			if (goes_too(one, context, now, until)) {
+				twin_hold_forget(one->twin->born);
 				one->twin = NULL;
+			}
 			one->asked = false;
 		}
 	}
+	forget_kept(context, now, until);
 	pthread_mutex_unlock(&lock);
 }

@@ -64,6 +64,23 @@ void twin_prepare(driver_handle function);
 #define TWIN_NOT UINT64_MAX
 driver_handle twin_choose(driver_handle function, uint64_t threads, driver_handle stream);
 
+/*
+ * The same for a node of an executable graph that runs in that context. *twin: the number of the
+ * twin that it is of (twin-hold.h); whoever gives it to a node holds that twin.
+ */
+driver_handle twin_choose_for_node(driver_handle function, uint64_t threads, driver_handle context,
+				   uint64_t *twin);
+
+/* Does an attachment mean this process, as of the last look? */
+bool twin_is_wanted(void);
+/* Is there something that twin_prepare() of that function has not done yet? */
+bool twin_is_awaited(driver_handle function);
+/* No graph holds a twin any more that some did: it is unloaded if it is not used and the context is
+ * idle, else with the next change. Outside of the gate. */
+void twin_released(void);
+/* Tells the daemon why kernels of a graph have no twins, for `gpuprobectl why`. False: not now. */
+bool twin_report(const char *reason);
+
 /* ---- twin-image.c -------------------------------------------------------------------- */
 
 /*

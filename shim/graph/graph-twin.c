@@ -1,0 +1,689 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Gives nodes of executable graphs their twins (graph-twin.h).
+ *
+ * A launch looks for the record of its graph, without a lock, and compares one number: whether
+ * twins have changed since all nodes got what they should have. Records stay in their list for
+ * good, and are used again. They may do so because nobody destroys or changes an executable graph
+ * while it is launched; that is the application's business.
+ *
+ * We do change it, and two threads may launch one graph. So a record counts the launches that are
+ * on their way, and nodes are changed only while there is none; others wait for that.
+ */
+
+#include "graph-twin.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "graph-exec.h"
+#include "graph-source.h"
+#include "lib/base/clock.h"
+#include "shim/base/cancel.h"
+#include "shim/base/gate.h"
+#include "shim/module/bare.h"
+#include "shim/module/capture.h"
+#include "shim/module/load.h"
+#include "shim/module/twin-hold.h"
+#include "shim/module/twin.h"
+
+#define BUCKETS 1024
+#define SLICE_US 2000 /* of our own work before a launch */
+#define READ_US 1000 /* of these, to read what nodes have */
+#define AGAIN_US 1000 /* between looks while a twin is waited for */
+#define REPORTS_MAX 3 /* tries to tell the daemon something */
+
+/* How many nodes have one twin. */
+struct held {
+	uint64_t id;
+	size_t count;
+};
+
+struct graph_record {
+	struct graph_record *next;
+	driver_handle handle; /* of the executable graph; NULL: not used */
+	uint64_t settled; /* bare_twin_version for which there is nothing to do */
+	uint64_t again_us; /* not before that */
+	unsigned launching; /* threads */
+	bool changing; /* one of the nodes: launches wait */
+	pthread_mutex_t lock; /* around what follows, and while `changing` */
+	struct graph_exec *exec;
+	struct held *held;
+	size_t held_count;
+	size_t twins; /* nodes that have one */
+	uint64_t pass; /* bare_twin_version that nodes before `at` are as it wants them */
+	size_t at;
+	bool waits; /* for a twin of one of them */
+	unsigned reasons; /* to be told: a bit each */
+	unsigned tries;
+};
+
+static const char *const texts[GRAPH_REASON_COUNT] = {
+	[GRAPH_REASON_UNREADABLE] = "kernels in a CUDA graph are launched without probes: the "
+				    "driver does not say which parameters they have",
+	[GRAPH_REASON_CHANGED] = "kernels in a CUDA graph are launched without probes: the graph "
+				 "was changed after it was instantiated",
+	[GRAPH_REASON_UPDATED] = "kernels in a CUDA graph are launched without probes: it was "
+				 "updated in a way that cannot be followed",
+	[GRAPH_REASON_DEVICE] = "kernels in a CUDA graph are launched without probes: the device "
+				"launches or changes them",
+	[GRAPH_REASON_OBJECTS] = "kernels in a CUDA graph are launched without probes: the graph "
+				 "has user objects and was destroyed",
+	[GRAPH_REASON_BODIES] = "kernels in a CUDA graph are launched without probes: what is in "
+				"a conditional node of it is not known",
+	[GRAPH_REASON_REFUSED] = "kernels in a CUDA graph are launched without probes: the driver "
+				 "does not take the probed kernel there",
+	[GRAPH_REASON_STUCK] = "kernels in a CUDA graph keep their probes, which count nothing: "
+			       "the driver does not take the original back",
+};
+
+static struct graph_record *buckets[BUCKETS];
+static pthread_mutex_t table = PTHREAD_MUTEX_INITIALIZER; /* around adding records */
+static uint64_t said[GRAPH_REASON_COUNT]; /* of attachments as they were then */
+
+static __thread bool inside; /* this thread has a lock of ours: a signal handler goes away */
+
+static struct graph_record **bucket_of(driver_handle handle) {
+	return &buckets[((uintptr_t)handle >> 4) * UINT64_C(0x9e3779b97f4a7c15) >> 54];
+}
+
+static struct graph_record *find(driver_handle handle) {
+	struct graph_record *record =
+		handle ? __atomic_load_n(bucket_of(handle), __ATOMIC_ACQUIRE) : NULL;
+
+	while (record && __atomic_load_n(&record->handle, __ATOMIC_ACQUIRE) != handle)
+		record = record->next;
+	return record;
+}
+
+/* What leave() puts back. */
+struct entered {
+	int mode, cancel, error;
+};
+
+/* Calls of ours disturb no capture. False: not in this thread now. */
+static bool enter(struct entered *entered) {
+	*entered = (struct entered){ .mode = DRIVER_CAPTURE_MODE_RELAXED, .error = errno };
+	if (inside || !driver_own() || !load_is_owner())
+		return false;
+	inside = true;
+	entered->cancel = cancel_forbid();
+	driver_own()->exchange_capture_mode(&entered->mode);
+	return true;
+}
+
+static void leave(struct entered *entered) {
+	driver_own()->exchange_capture_mode(&entered->mode);
+	cancel_allow(entered->cancel);
+	inside = false;
+	errno = entered->error;
+}
+
+/* The same around a record. */
+static struct graph_record *enter_record(driver_handle handle, struct entered *entered) {
+	struct graph_record *record = find(handle);
+
+	if (!record || !enter(entered))
+		return NULL;
+	pthread_mutex_lock(&record->lock);
+	return record;
+}
+
+static void leave_record(struct graph_record *record, struct entered *entered) {
+	pthread_mutex_unlock(&record->lock);
+	leave(entered);
+}
+
+/* ---- holds; with the record's lock held ------------------------------------------------ */
+
+static struct held *held_of(struct graph_record *record, uint64_t id) {
+	size_t i = 0;
+
+	while (i < record->held_count && record->held[i].id != id)
+		i++;
+	return i < record->held_count ? &record->held[i] : NULL;
+}
+
+static bool hold(struct graph_record *record, uint64_t id) {
+	struct held *held = held_of(record, id);
+
+	if (!held) {
+		held = reallocarray(record->held, record->held_count + 1, sizeof(*held));
+		if (!held)
+			return false;
+		record->held = held;
+		if (!twin_hold(id))
+			return false;
+		held += record->held_count++;
+		*held = (struct held){ .id = id };
+	}
+	held->count++;
+	record->twins++;
+	return true;
+}
+
+static void release(struct graph_record *record, uint64_t id) {
+	struct held *held = held_of(record, id);
+
+	if (!held)
+		return;
+	record->twins--;
+	if (--held->count)
+		return;
+	twin_release(id);
+	*held = record->held[--record->held_count];
+}
+
+/* All nodes have their originals. */
+static void release_all(struct graph_record *record) {
+	while (record->held_count)
+		twin_release(record->held[--record->held_count].id);
+	record->twins = 0;
+}
+
+/* The application has given the node another kernel, or parameters for its original. */
+static void lose_twin(struct graph_record *record, struct exec_node *node) {
+	if (node->twin)
+		release(record, node->twin_id);
+	node->twin = NULL;
+}
+
+/* ---- changing of nodes ------------------------------------------------------------------ */
+
+static bool is_over(int64_t until_us) {
+	return clock_us(CLOCK_MONOTONIC) >= until_us;
+}
+
+/* No thread launches the graph from now on. False: one does, and goes on for too long. */
+static bool begin_change(struct graph_record *record) {
+	int64_t until_us = clock_us(CLOCK_MONOTONIC) + SLICE_US;
+
+	if (record->changing)
+		return true;
+	__atomic_store_n(&record->changing, true, __ATOMIC_SEQ_CST);
+	while (__atomic_load_n(&record->launching, __ATOMIC_SEQ_CST)) {
+		if (is_over(until_us)) {
+			__atomic_store_n(&record->changing, false, __ATOMIC_SEQ_CST);
+			return false;
+		}
+		sched_yield();
+	}
+	return true;
+}
+
+static void end_change(struct graph_record *record) {
+	__atomic_store_n(&record->changing, false, __ATOMIC_SEQ_CST);
+}
+
+static void note_reason(struct graph_record *record, enum graph_reason reason) {
+	if (texts[reason])
+		record->reasons |= 1u << reason;
+}
+
+/* Gives the node a twin, or (NULL) its original back. Inside of the gate. False: not now. */
+static bool give(struct graph_record *record, struct exec_node *node, driver_handle twin,
+		 uint64_t id) {
+	if (!begin_change(record))
+		return false;
+	if (twin && !hold(record, id))
+		return true;
+	if (kernel_copy_give(&node->copy, record->handle, node->node, twin) != 0) {
+		note_reason(record, twin ? GRAPH_REASON_REFUSED : GRAPH_REASON_STUCK);
+		if (!twin) {
+			node->reason = GRAPH_REASON_STUCK;
+			return true;
+		}
+		release(record, id);
+		node->refused_id = id;
+		return !node->twin || give(record, node, NULL, TWIN_HOLD_NONE);
+	}
+	if (node->twin)
+		release(record, node->twin_id);
+	node->twin = twin;
+	node->twin_id = id;
+	node->twin_number = graph_source_number();
+	return true;
+}
+
+/* What a node is to have, by its parameters and the twins of now. */
+static bool apply(struct graph_record *record, struct exec_node *node) {
+	driver_handle context = node->copy.node.context, twin;
+	uint64_t threads, id;
+	bool done = true;
+
+	if (node->twin && !twin_is_held(node->twin_id)) { /* its module was unloaded */
+		lose_twin(record, node);
+		node->reason = GRAPH_REASON_GONE;
+	}
+	if (node->reason) {
+		note_reason(record, node->reason);
+		return true;
+	}
+	if (!graph_exec_is_read(record->exec, node) || !node->copy.known ||
+	    twin_is_awaited(node->copy.known)) {
+		record->waits = record->waits || twin_is_wanted();
+		return true;
+	}
+	threads = node->special ? TWIN_NOT : kernel_copy_threads(&node->copy);
+	gate_enter();
+	twin = twin_choose_for_node(node->copy.known, threads,
+				    context ? context : record->exec->context, &id);
+	if (twin == node->copy.known || id == node->refused_id)
+		twin = NULL;
+	if (twin != node->twin || (twin && id != node->twin_id))
+		done = give(record, node, twin, id);
+	gate_leave();
+	return done;
+}
+
+/* ---- slices; with the record's lock held ------------------------------------------------- */
+
+/* Reads what nodes have. Returns up to which it is known. */
+static size_t read_nodes(struct graph_record *record, int64_t until_us) {
+	struct graph_exec *exec = record->exec;
+	bool wanted = twin_is_wanted(), reading = false;
+	size_t i;
+
+	if (!exec->listed) {
+		if (!graph_source_read())
+			return 0;
+		reading = true;
+		graph_exec_list(exec);
+	}
+	for (i = record->at; i < exec->count; i++) {
+		struct exec_node *node = &exec->nodes[i];
+
+		if (node->twin && node->twin_number < graph_exec_number(exec, node))
+			node->twin = NULL; /* an update brought originals: it is released */
+		if (!wanted || graph_exec_is_read(exec, node))
+			continue;
+		if (!reading && !(reading = graph_source_read()))
+			break;
+		graph_exec_read(exec, node);
+		if (is_over(until_us)) {
+			i++;
+			break;
+		}
+	}
+	if (reading)
+		graph_source_read_end();
+	return i;
+}
+
+/* Has twins made for nodes, which may load some. Returns up to which that is done. */
+static size_t prepare_nodes(struct graph_record *record, size_t end, int64_t until_us) {
+	size_t i = record->at;
+
+	for (; i < end; i++) {
+		const struct exec_node *node = &record->exec->nodes[i];
+
+		if (node->copy.known && !node->reason)
+			twin_prepare(node->copy.known);
+		if (is_over(until_us))
+			return i + 1;
+	}
+	return i;
+}
+
+static void apply_nodes(struct graph_record *record, size_t end, int64_t until_us) {
+	while (record->at < end && apply(record, &record->exec->nodes[record->at])) {
+		record->at++;
+		if (is_over(until_us))
+			break;
+	}
+	if (record->changing)
+		end_change(record);
+}
+
+/* One slice. Twins may come and go during that: then it begins anew with the next one. */
+static void go_on(struct graph_record *record) {
+	int64_t now_us = clock_us(CLOCK_MONOTONIC);
+	size_t end, twins = record->twins;
+	uint64_t version;
+
+	__atomic_store_n(&record->again_us, (uint64_t)(now_us + AGAIN_US), __ATOMIC_RELAXED);
+	end = read_nodes(record, now_us + READ_US);
+	if (!record->exec->listed) /* not now, or it is lost */
+		return;
+	end = prepare_nodes(record, end, now_us + SLICE_US);
+	version = __atomic_load_n(&bare_twin_version, __ATOMIC_ACQUIRE);
+	if (version != record->pass) {
+		record->pass = version;
+		record->at = 0;
+		record->waits = false;
+		record->tries = 0;
+	}
+	apply_nodes(record, end, clock_us(CLOCK_MONOTONIC) + SLICE_US);
+	if (record->at < record->exec->count) {
+		__atomic_store_n(&record->again_us, 0, __ATOMIC_RELAXED);
+	} else {
+		if (!record->waits)
+			__atomic_store_n(&record->settled, version, __ATOMIC_RELEASE);
+		record->at = 0;
+		record->waits = false;
+	}
+	if (record->twins < twins && !record->twins)
+		twin_released();
+}
+
+/* Tells the daemon what is not probed, once for the attachments of now. False: not all yet. */
+static bool tell(struct graph_record *record) {
+	uint64_t now = 1 + __atomic_load_n(&twin_seen[0], __ATOMIC_RELAXED) +
+		       __atomic_load_n(&twin_seen[1], __ATOMIC_RELAXED);
+
+	for (unsigned reason = 1; reason < GRAPH_REASON_COUNT; reason++) {
+		if (!(record->reasons & 1u << reason))
+			continue;
+		if (__atomic_load_n(&said[reason], __ATOMIC_RELAXED) != now) {
+			if (!twin_report(texts[reason]) && record->tries++ < REPORTS_MAX)
+				continue;
+			__atomic_store_n(&said[reason], now, __ATOMIC_RELAXED);
+		}
+		record->reasons &= ~(1u << reason);
+	}
+	return !record->reasons;
+}
+
+/* Gives all nodes their originals back, however long it takes. */
+static void restore(struct graph_record *record) {
+	struct graph_exec *exec = record->exec;
+
+	for (size_t i = 0; i < exec->count && record->twins; i++) {
+		struct exec_node *node = &exec->nodes[i];
+
+		if (!node->twin || node->twin_number < graph_exec_number(exec, node) ||
+		    node->reason || !twin_is_held(node->twin_id))
+			continue;
+		gate_enter();
+		give(record, node, NULL, TWIN_HOLD_NONE);
+		gate_leave();
+	}
+	if (record->changing)
+		end_change(record);
+}
+
+/* Is the stream captured? Then the graph becomes a node, with what it has now. */
+static bool is_captured(driver_handle stream) {
+	const struct driver *driver = driver_own();
+	int status = 0;
+
+	return capture_is_going_on() &&
+	       (!driver->stream_is_capturing ||
+		driver->stream_is_capturing(stream, &status) != 0 || status);
+}
+
+static void look(struct graph_record *record, driver_handle stream) {
+	uint64_t version;
+
+	if (twin_needed())
+		twin_prepare(NULL);
+	if (pthread_mutex_trylock(&record->lock) != 0)
+		return;
+	version = __atomic_load_n(&bare_twin_version, __ATOMIC_ACQUIRE);
+	if (!record->exec) {
+		__atomic_store_n(&record->settled, version, __ATOMIC_RELEASE);
+	} else if (capture_is_going_on()) {
+		if (record->twins && is_captured(stream)) {
+			restore(record);
+			__atomic_store_n(&record->settled, UINT64_MAX, __ATOMIC_RELEASE);
+		}
+	} else if (!twin_is_wanted() && !record->twins) {
+		__atomic_store_n(&record->settled, version, __ATOMIC_RELEASE);
+	} else {
+		if (!record->exec->lost)
+			go_on(record);
+		if (record->exec->lost) {
+			note_reason(record, record->exec->lost);
+			__atomic_store_n(&record->settled, version, __ATOMIC_RELEASE);
+		}
+		if (!tell(record))
+			__atomic_store_n(&record->settled, UINT64_MAX, __ATOMIC_RELEASE);
+	}
+	pthread_mutex_unlock(&record->lock);
+}
+
+/* ---- launches ----------------------------------------------------------------------------- */
+
+static bool is_due(const struct graph_record *record) {
+	uint64_t again_us;
+
+	if (twin_needed())
+		return true;
+	if (__atomic_load_n(&record->settled, __ATOMIC_ACQUIRE) ==
+		    __atomic_load_n(&bare_twin_version, __ATOMIC_ACQUIRE) &&
+	    !capture_is_going_on())
+		return false;
+	again_us = __atomic_load_n(&record->again_us, __ATOMIC_RELAXED);
+	return !again_us || (uint64_t)clock_us(CLOCK_MONOTONIC) >= again_us;
+}
+
+struct graph_record *graph_twin_begin(driver_handle exec, driver_handle stream) {
+	struct graph_record *record = find(exec);
+	struct entered entered;
+
+	if (!record)
+		return NULL;
+	if (is_due(record) && !gate_is_inside() && enter(&entered)) {
+		look(record, stream);
+		leave(&entered);
+	}
+	for (;;) {
+		__atomic_add_fetch(&record->launching, 1, __ATOMIC_SEQ_CST);
+		if (__builtin_expect(!__atomic_load_n(&record->changing, __ATOMIC_SEQ_CST), 1) ||
+		    inside)
+			return record;
+		__atomic_sub_fetch(&record->launching, 1, __ATOMIC_SEQ_CST);
+		pthread_mutex_lock(&record->lock);
+		pthread_mutex_unlock(&record->lock);
+	}
+}
+
+void graph_twin_end(struct graph_record *record) {
+	if (record)
+		__atomic_sub_fetch(&record->launching, 1, __ATOMIC_SEQ_CST);
+}
+
+/* ---- what the application does ------------------------------------------------------------ */
+
+/* There may be something to do before the next launch. */
+static void unsettle(struct graph_record *record) {
+	record->at = 0;
+	record->waits = false;
+	__atomic_store_n(&record->again_us, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&record->settled, UINT64_MAX, __ATOMIC_RELEASE);
+}
+
+/* A record that is not used, or a new one; NULL: no memory. The table's lock is held. */
+static struct graph_record *get_record(driver_handle handle) {
+	struct graph_record **bucket = bucket_of(handle), *record = find(handle);
+
+	for (struct graph_record *other = *bucket; other && !record; other = other->next)
+		if (!other->handle)
+			record = other;
+	if (record)
+		return record;
+	record = calloc(1, sizeof(*record));
+	if (!record)
+		return NULL;
+	pthread_mutex_init(&record->lock, NULL);
+	record->next = *bucket;
+	__atomic_store_n(bucket, record, __ATOMIC_RELEASE);
+	return record;
+}
+
+void graph_twin_added(driver_handle handle, driver_handle graph, uint64_t number, bool device) {
+	struct graph_exec *exec, *before = graph_twin_removing(handle); /* without our notice */
+	struct graph_record *record;
+	struct entered entered;
+
+	graph_twin_removed(before);
+	if (!enter(&entered))
+		return;
+	exec = graph_exec_new(graph, number);
+	if (exec && driver_own()->ctx_get_current(&exec->context) != 0)
+		exec->context = NULL;
+	if (exec && device)
+		graph_exec_lose(exec, GRAPH_REASON_DEVICE);
+	pthread_mutex_lock(&table);
+	record = exec ? get_record(handle) : NULL;
+	if (record) {
+		pthread_mutex_lock(&record->lock);
+		record->exec = exec;
+		unsettle(record);
+		record->reasons = record->tries = 0;
+		__atomic_store_n(&record->handle, handle, __ATOMIC_RELEASE);
+		pthread_mutex_unlock(&record->lock);
+	}
+	pthread_mutex_unlock(&table);
+	if (exec && !record)
+		graph_exec_free(exec);
+	leave(&entered);
+}
+
+struct graph_exec *graph_twin_removing(driver_handle handle) {
+	struct entered entered;
+	struct graph_record *record = enter_record(handle, &entered);
+	struct graph_exec *exec;
+
+	if (!record)
+		return NULL;
+	exec = record->exec;
+	record->exec = NULL;
+	release_all(record);
+	__atomic_store_n(&record->handle, NULL, __ATOMIC_RELEASE);
+	leave_record(record, &entered);
+	return exec;
+}
+
+void graph_twin_removed(struct graph_exec *removed) {
+	struct entered entered;
+
+	if (!removed || !enter(&entered))
+		return;
+	graph_exec_free(removed);
+	twin_released();
+	leave(&entered);
+}
+
+void graph_twin_updated(driver_handle handle, driver_handle graph, uint64_t number, bool failed) {
+	struct entered entered;
+	struct graph_record *record = enter_record(handle, &entered);
+
+	if (!record)
+		return;
+	if (record->exec && failed)
+		graph_exec_lose(record->exec, GRAPH_REASON_UPDATED);
+	else if (record->exec)
+		graph_exec_updated(record->exec, graph, number);
+	if (!failed)
+		release_all(record);
+	unsettle(record);
+	leave_record(record, &entered);
+}
+
+/* The node's record, listed; NULL: nothing is known of the node. */
+static struct exec_node *get_node(struct graph_record *record, driver_handle handle) {
+	if (!record->exec || record->exec->lost)
+		return NULL;
+	if (!record->exec->listed) {
+		if (!graph_source_read()) {
+			graph_exec_lose(record->exec, GRAPH_REASON_CHANGED);
+			return NULL;
+		}
+		graph_exec_list(record->exec);
+		graph_source_read_end();
+	}
+	return graph_exec_find(record->exec, handle);
+}
+
+void graph_twin_node_set(driver_handle handle, driver_handle node, const struct node_kernel *given,
+			 size_t size, uint64_t number) {
+	struct entered entered;
+	struct graph_record *record = enter_record(handle, &entered);
+	struct exec_node *found;
+
+	if (!record)
+		return;
+	found = get_node(record, node);
+	if (found) {
+		if (found->twin_number < graph_exec_number(record->exec, found))
+			found->twin = NULL;
+		lose_twin(record, found);
+		graph_exec_set(found, given, size, number);
+	}
+	unsettle(record);
+	leave_record(record, &entered);
+}
+
+void graph_twin_node_given(driver_handle handle, driver_handle node, driver_handle graph,
+			   uint64_t number) {
+	struct entered entered;
+	struct graph_record *record = enter_record(handle, &entered);
+	struct graph_exec *exec;
+
+	if (!record)
+		return;
+	get_node(record, node);
+	exec = record->exec;
+	for (size_t i = 0; exec && i < exec->count; i++) {
+		struct exec_node *inner = &exec->nodes[i];
+
+		if (!graph_exec_is_within(exec, inner, node))
+			continue;
+		if (inner->twin_number < graph_exec_number(exec, inner))
+			inner->twin = NULL;
+		lose_twin(record, inner);
+	}
+	if (exec)
+		graph_exec_given(exec, node, graph, number);
+	unsettle(record);
+	leave_record(record, &entered);
+}
+
+static void end_node(struct graph_record *record, driver_handle node) {
+	struct exec_node *found = get_node(record, node);
+
+	if (!found)
+		return;
+	restore(record);
+	graph_exec_lose(record->exec, GRAPH_REASON_CHANGED); /* its handle is gone */
+	unsettle(record);
+}
+
+/* All records that are used. With the table's lock and its own held. */
+static void for_each(void (*act)(struct graph_record *, driver_handle), driver_handle handle) {
+	struct entered entered;
+
+	if (!enter(&entered))
+		return;
+	pthread_mutex_lock(&table);
+	for (unsigned i = 0; i < BUCKETS; i++)
+		for (struct graph_record *record = buckets[i]; record; record = record->next) {
+			pthread_mutex_lock(&record->lock);
+			if (record->exec)
+				act(record, handle);
+			pthread_mutex_unlock(&record->lock);
+		}
+	pthread_mutex_unlock(&table);
+	leave(&entered);
+}
+
+void graph_twin_node_ends(driver_handle node) {
+	for_each(end_node, node);
+}
+
+static void lose_graph(struct graph_record *record, driver_handle graph) {
+	if (record->exec->lost || !graph_exec_uses(record->exec, graph))
+		return;
+	restore(record);
+	graph_exec_lose(record->exec, GRAPH_REASON_OBJECTS);
+	unsettle(record);
+}
+
+void graph_twin_graph_lost(driver_handle graph) {
+	for_each(lose_graph, graph);
+}
