@@ -64,27 +64,27 @@ LAUNCH(cuGraphUpload_ptsz)
 /* ---- from a graph to what is launched, and its end ------------------------------------ */
 
 #define FLAG_DEVICE_LAUNCH 4u
-#define INSTANTIATE(name, FLAGS, arguments, ...)                            \
-	WRAP(name, driver_handle *exec, driver_handle graph, __VA_ARGS__) { \
-		driver_result result;                                       \
-		uint64_t patches, number;                                   \
-                                                                            \
-		if (arm_work() & ARM_TWINS) {                               \
-			number = graph_source_number();                     \
-			result = REAL(name) arguments;                      \
-			if (!result)                                        \
-				graph_twin_added(*exec, graph, number,      \
-						 (FLAGS)&FLAG_DEVICE_LAUNCH); \
-			return result;                                      \
-		}                                                           \
-		BEGIN(name, arguments);                                     \
-		gate_enter();                                               \
-		patches = graph_patches();                                  \
-		result = REAL(name) arguments;                              \
-		if (!result)                                                \
-			graph_added(*exec, graph, FLAGS, patches);          \
-		gate_leave();                                               \
-		return result;                                              \
+#define INSTANTIATE(name, FLAGS, arguments, ...)                                \
+	WRAP(name, driver_handle *exec, driver_handle graph, __VA_ARGS__) {     \
+		driver_result result;                                           \
+		uint64_t patches, number;                                       \
+                                                                                \
+		if (arm_work() & ARM_TWINS) {                                   \
+			number = graph_source_number();                         \
+			result = REAL(name) arguments;                          \
+			if (!result)                                            \
+				graph_twin_added(*exec, graph, number,          \
+						 (FLAGS) & FLAG_DEVICE_LAUNCH); \
+			return result;                                          \
+		}                                                               \
+		BEGIN(name, arguments);                                         \
+		gate_enter();                                                   \
+		patches = graph_patches();                                      \
+		result = REAL(name) arguments;                                  \
+		if (!result)                                                    \
+			graph_added(*exec, graph, FLAGS, patches);              \
+		gate_leave();                                                   \
+		return result;                                                  \
 	}
 INSTANTIATE(cuGraphInstantiate, 0, (exec, graph, node, text, size), driver_handle *node, char *text,
 	    size_t size)
@@ -199,20 +199,21 @@ UPDATE_NODE(cuGraphExecExternalSemaphoresWaitNodeSetParams, SET(node_set_wait_ex
 UPDATE_NODE(cuGraphExecHostNodeSetParams, SET(node_set_host), (exec, node, parameters),
 	    const void *parameters)
 UPDATE_CHOSEN(cuGraphExecKernelNodeSetParams, CHOOSE_KERNEL(NODE_KERNEL_SIZE_1),
-	      TWIN_KERNEL(NODE_KERNEL_SIZE_1), SET(node_set_kernel), (exec, node, parameters), const void *parameters)
+	      TWIN_KERNEL(NODE_KERNEL_SIZE_1), SET(node_set_kernel), (exec, node, parameters),
+	      const void *parameters)
 UPDATE_CHOSEN(cuGraphExecKernelNodeSetParams_v2, CHOOSE_KERNEL(NODE_KERNEL_SIZE_2),
-	      TWIN_KERNEL(NODE_KERNEL_SIZE_2), SET(node_set_kernel_v2), (exec, node, parameters), const void *parameters)
+	      TWIN_KERNEL(NODE_KERNEL_SIZE_2), SET(node_set_kernel_v2), (exec, node, parameters),
+	      const void *parameters)
 UPDATE_NODE(cuGraphExecMemcpyNodeSetParams, SET(node_set_copy), (exec, node, parameters, context),
 	    const void *parameters, driver_handle context)
 UPDATE_NODE(cuGraphExecMemsetNodeSetParams, SET(node_set_memory), (exec, node, parameters, context),
 	    const void *parameters, driver_handle context)
 UPDATE_CHOSEN(cuGraphExecNodeSetParams, struct node_any copy;
 	      parameters = node_choose_any(parameters, &copy),
-	      any_set(exec, node, parameters, number), SET(node_set_any),
-	      (exec, node, parameters), void *parameters)
+	      any_set(exec, node, parameters, number), SET(node_set_any), (exec, node, parameters),
+	      void *parameters)
 UPDATE_CHOSEN(cuGraphExecChildGraphNodeSetParams, ,
 	      graph_twin_node_given(exec, node, child, number),
-	      graph_node_given(theirs, &found, child),
-	    (exec, node, child), driver_handle child)
+	      graph_node_given(theirs, &found, child), (exec, node, child), driver_handle child)
 UPDATE_NODE(cuGraphNodeSetEnabled, graph_node_enabled(theirs, &found, enabled),
 	    (exec, node, enabled), unsigned enabled)

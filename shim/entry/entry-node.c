@@ -76,16 +76,16 @@ static void show_own(struct node_kernel *kernel, size_t size) {
 }
 
 /* The call changes a graph or node: with twins that is noted. */
-#define CHANGED(name, handle, arguments)               \
-	do {                                           \
-		driver_result result_;                 \
-                                                       \
-		if (!(arm_work() & ARM_TWINS))         \
-			return REAL(name) arguments;   \
-		graph_source_change(handle);           \
-		result_ = REAL(name) arguments;        \
-		graph_source_change_end();             \
-		return result_;                        \
+#define CHANGED(name, handle, arguments)             \
+	do {                                         \
+		driver_result result_;               \
+                                                     \
+		if (!(arm_work() & ARM_TWINS))       \
+			return REAL(name) arguments; \
+		graph_source_change(handle);         \
+		result_ = REAL(name) arguments;      \
+		graph_source_change_end();           \
+		return result_;                      \
 	} while (0)
 #define KERNEL(name, size, handle, arguments, ...)                        \
 	WRAP(name, __VA_ARGS__, const void *parameters) {                 \
@@ -122,22 +122,22 @@ static void note_bodies(driver_handle node, const struct node_any *any) {
 		graph_source_note_bodies(node, bodies, (size_t)(any->space[1] >> 32));
 }
 
-#define ADD_ANY(name, arguments, ...)                              \
-	WRAP(name, __VA_ARGS__, void *parameters) {                \
-		bool twins = arm_work() & ARM_TWINS;               \
-		struct node_any copy;                              \
-		driver_result result;                              \
-                                                                   \
-		parameters = node_choose_any(parameters, &copy);   \
-		if (twins)                                         \
-			graph_source_change(graph);                \
-		result = REAL(name) arguments;                     \
-		if (twins) {                                       \
-			if (!result)                               \
-				note_bodies(*node, parameters);    \
-			graph_source_change_end();                 \
-		}                                                  \
-		return result;                                     \
+#define ADD_ANY(name, arguments, ...)                            \
+	WRAP(name, __VA_ARGS__, void *parameters) {              \
+		bool twins = arm_work() & ARM_TWINS;             \
+		struct node_any copy;                            \
+		driver_result result;                            \
+                                                                 \
+		parameters = node_choose_any(parameters, &copy); \
+		if (twins)                                       \
+			graph_source_change(graph);              \
+		result = REAL(name) arguments;                   \
+		if (twins) {                                     \
+			if (!result)                             \
+				note_bodies(*node, parameters);  \
+			graph_source_change_end();               \
+		}                                                \
+		return result;                                   \
 	}
 ADD_ANY(cuGraphAddNode, (node, graph, nodes, count, parameters), driver_handle *node,
 	driver_handle graph, const void *nodes, size_t count)

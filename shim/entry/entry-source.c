@@ -24,13 +24,13 @@
 		graph_source_change_end();           \
 		return result;                       \
 	}
-#define ADD(name)                                                                              \
-	CHANGE(name, graph_source_change(graph), (node, graph, nodes, count, parameters),      \
-	       driver_handle *node, driver_handle graph, const void *nodes, size_t count,      \
+#define ADD(name)                                                                         \
+	CHANGE(name, graph_source_change(graph), (node, graph, nodes, count, parameters), \
+	       driver_handle *node, driver_handle graph, const void *nodes, size_t count, \
 	       const void *parameters)
-#define ADD_IN_CONTEXT(name)                                                                      \
+#define ADD_IN_CONTEXT(name)                                                                       \
 	CHANGE(name, graph_source_change(graph), (node, graph, nodes, count, parameters, context), \
-	       driver_handle *node, driver_handle graph, const void *nodes, size_t count,         \
+	       driver_handle *node, driver_handle graph, const void *nodes, size_t count,          \
 	       const void *parameters, driver_handle context)
 
 ADD_IN_CONTEXT(cuGraphAddMemcpyNode)
@@ -49,12 +49,13 @@ CHANGE(cuGraphAddMemFreeNode, graph_source_change(graph), (node, graph, nodes, c
        driver_handle *node, driver_handle graph, const void *nodes, size_t count,
        driver_pointer address)
 
-#define EDGES(name)                                                                    \
-	CHANGE(name, graph_source_change(graph), (graph, from, to, count),             \
-	       driver_handle graph, const void *from, const void *to, size_t count)
-#define EDGES_WITH_DATA(name)                                                          \
-	CHANGE(name, graph_source_change(graph), (graph, from, to, data, count),       \
-	       driver_handle graph, const void *from, const void *to, const void *data, size_t count)
+#define EDGES(name)                                                                             \
+	CHANGE(name, graph_source_change(graph), (graph, from, to, count), driver_handle graph, \
+	       const void *from, const void *to, size_t count)
+#define EDGES_WITH_DATA(name)                                                           \
+	CHANGE(name, graph_source_change(graph), (graph, from, to, data, count),        \
+	       driver_handle graph, const void *from, const void *to, const void *data, \
+	       size_t count)
 EDGES(cuGraphAddDependencies)
 EDGES(cuGraphRemoveDependencies)
 EDGES_WITH_DATA(cuGraphAddDependencies_v2)

@@ -370,11 +370,10 @@ static void capture_to(driver_handle graph) {
 		gate_leave();                              \
 		return result;                             \
 	}
-#define BEGIN_CAPTURE_TO(name)                                                              \
-	BEGIN_CAPTURE_NOTED(name, capture_to(graph),                                        \
-			    (stream, graph, nodes, edges, count, mode), driver_handle stream, \
-			    driver_handle graph, const void *nodes, const void *edges,      \
-			    size_t count, int mode)
+#define BEGIN_CAPTURE_TO(name)                                                                   \
+	BEGIN_CAPTURE_NOTED(name, capture_to(graph), (stream, graph, nodes, edges, count, mode), \
+			    driver_handle stream, driver_handle graph, const void *nodes,        \
+			    const void *edges, size_t count, int mode)
 BEGIN_CAPTURE(cuStreamBeginCapture, (stream), driver_handle stream)
 BEGIN_CAPTURE(cuStreamBeginCapture_ptsz, (stream), driver_handle stream)
 BEGIN_CAPTURE(cuStreamBeginCapture_v2, (stream, mode), driver_handle stream, int mode)

@@ -34,6 +34,7 @@
 #define BUCKETS 1024
 #define SLICE_US 2000 /* of our own work before a launch */
 #define READ_US 1000 /* of these, to read what nodes have */
+#define SLICE_NODES 64 /* at least, however long they take: 1 ms or less */
 #define AGAIN_US 1000 /* between looks while a twin is waited for */
 #define REPORTS_MAX 3 /* tries to tell the daemon something */
 
@@ -102,22 +103,20 @@ static struct graph_record *find(driver_handle handle) {
 
 /* What leave() puts back. */
 struct entered {
-	int mode, cancel, error;
+	int cancel, error;
 };
 
-/* Calls of ours disturb no capture. False: not in this thread now. */
+/* False: not in this thread now. */
 static bool enter(struct entered *entered) {
-	*entered = (struct entered){ .mode = DRIVER_CAPTURE_MODE_RELAXED, .error = errno };
+	*entered = (struct entered){ .error = errno };
 	if (inside || !driver_own() || !load_is_owner())
 		return false;
 	inside = true;
 	entered->cancel = cancel_forbid();
-	driver_own()->exchange_capture_mode(&entered->mode);
 	return true;
 }
 
 static void leave(struct entered *entered) {
-	driver_own()->exchange_capture_mode(&entered->mode);
 	cancel_allow(entered->cancel);
 	inside = false;
 	errno = entered->error;
@@ -266,7 +265,8 @@ static bool apply(struct graph_record *record, struct exec_node *node) {
 	if (!graph_exec_is_read(record->exec, node) || !node->copy.known ||
 	    twin_is_awaited(node->copy.known)) {
 		record->waits = record->waits || twin_is_wanted();
-		return true;
+		if (!node->twin || bare_twin_is_open(node->copy.known))
+			return true; /* else that twin may have to go now */
 	}
 	threads = node->special ? TWIN_NOT : kernel_copy_threads(&node->copy);
 	gate_enter();
@@ -286,7 +286,7 @@ static bool apply(struct graph_record *record, struct exec_node *node) {
 static size_t read_nodes(struct graph_record *record, int64_t until_us) {
 	struct graph_exec *exec = record->exec;
 	bool wanted = twin_is_wanted(), reading = false;
-	size_t i;
+	size_t i, count = 0;
 
 	if (!exec->listed) {
 		if (!graph_source_read())
@@ -303,37 +303,34 @@ static size_t read_nodes(struct graph_record *record, int64_t until_us) {
 			continue;
 		if (!reading && !(reading = graph_source_read()))
 			break;
-		graph_exec_read(exec, node);
-		if (is_over(until_us)) {
-			i++;
+		if (count++ >= SLICE_NODES && is_over(until_us))
 			break;
-		}
+		graph_exec_read(exec, node);
 	}
 	if (reading)
 		graph_source_read_end();
 	return i;
 }
 
-/* Has twins made for nodes, which may load some. Returns up to which that is done. */
-static size_t prepare_nodes(struct graph_record *record, size_t end, int64_t until_us) {
-	size_t i = record->at;
-
-	for (; i < end; i++) {
+/* Has twins made for nodes, which may load some. What time does not suffice for is still awaited.
+ */
+static void prepare_nodes(struct graph_record *record, size_t end, int64_t until_us) {
+	for (size_t i = record->at; i < end; i++) {
 		const struct exec_node *node = &record->exec->nodes[i];
 
-		if (node->copy.known && !node->reason)
+		if (!node->copy.known || node->reason || !twin_is_awaited(node->copy.known))
+			continue;
+		if (bare_twin_is_open(node->copy.known) || !is_over(until_us))
 			twin_prepare(node->copy.known);
-		if (is_over(until_us))
-			return i + 1;
 	}
-	return i;
 }
 
 static void apply_nodes(struct graph_record *record, size_t end, int64_t until_us) {
-	while (record->at < end && apply(record, &record->exec->nodes[record->at])) {
-		record->at++;
-		if (is_over(until_us))
+	for (size_t count = 0; record->at < end; count++) {
+		if ((count >= SLICE_NODES && is_over(until_us)) ||
+		    !apply(record, &record->exec->nodes[record->at]))
 			break;
+		record->at++;
 	}
 	if (record->changing)
 		end_change(record);
@@ -349,7 +346,7 @@ static void go_on(struct graph_record *record) {
 	end = read_nodes(record, now_us + READ_US);
 	if (!record->exec->listed) /* not now, or it is lost */
 		return;
-	end = prepare_nodes(record, end, now_us + SLICE_US);
+	prepare_nodes(record, end, now_us + SLICE_US);
 	version = __atomic_load_n(&bare_twin_version, __ATOMIC_ACQUIRE);
 	if (version != record->pass) {
 		record->pass = version;
@@ -412,17 +409,14 @@ static bool is_captured(driver_handle stream) {
 	int status = 0;
 
 	return capture_is_going_on() &&
-	       (!driver->stream_is_capturing ||
-		driver->stream_is_capturing(stream, &status) != 0 || status);
+	       (!driver->stream_is_capturing || driver->stream_is_capturing(stream, &status) != 0 ||
+		status);
 }
 
-static void look(struct graph_record *record, driver_handle stream) {
+/* With the record's lock held. */
+static void look_locked(struct graph_record *record, driver_handle stream) {
 	uint64_t version;
 
-	if (twin_needed())
-		twin_prepare(NULL);
-	if (pthread_mutex_trylock(&record->lock) != 0)
-		return;
 	version = __atomic_load_n(&bare_twin_version, __ATOMIC_ACQUIRE);
 	if (!record->exec) {
 		__atomic_store_n(&record->settled, version, __ATOMIC_RELEASE);
@@ -443,6 +437,19 @@ static void look(struct graph_record *record, driver_handle stream) {
 		if (!tell(record))
 			__atomic_store_n(&record->settled, UINT64_MAX, __ATOMIC_RELEASE);
 	}
+}
+
+/* Calls of ours disturb no capture. */
+static void look(struct graph_record *record, driver_handle stream) {
+	int mode = DRIVER_CAPTURE_MODE_RELAXED;
+
+	if (twin_needed())
+		twin_prepare(NULL);
+	if (pthread_mutex_trylock(&record->lock) != 0)
+		return;
+	driver_own()->exchange_capture_mode(&mode);
+	look_locked(record, stream);
+	driver_own()->exchange_capture_mode(&mode);
 	pthread_mutex_unlock(&record->lock);
 }
 
@@ -656,10 +663,12 @@ static void end_node(struct graph_record *record, driver_handle node) {
 
 /* All records that are used. With the table's lock and its own held. */
 static void for_each(void (*act)(struct graph_record *, driver_handle), driver_handle handle) {
+	int mode = DRIVER_CAPTURE_MODE_RELAXED;
 	struct entered entered;
 
 	if (!enter(&entered))
 		return;
+	driver_own()->exchange_capture_mode(&mode);
 	pthread_mutex_lock(&table);
 	for (unsigned i = 0; i < BUCKETS; i++)
 		for (struct graph_record *record = buckets[i]; record; record = record->next) {
@@ -669,6 +678,7 @@ static void for_each(void (*act)(struct graph_record *, driver_handle), driver_h
 			pthread_mutex_unlock(&record->lock);
 		}
 	pthread_mutex_unlock(&table);
+	driver_own()->exchange_capture_mode(&mode);
 	leave(&entered);
 }
 

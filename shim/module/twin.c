@@ -609,8 +609,7 @@ void twin_prepare(driver_handle function) {
 static driver_handle choose(driver_handle function, uint64_t threads, driver_handle context) {
 	const struct original *one = bare_original(function);
 
-	return one && context &&
-			       context == __atomic_load_n(&one->twin_context, __ATOMIC_RELAXED)
+	return one && context && context == __atomic_load_n(&one->twin_context, __ATOMIC_RELAXED)
 		       ? bare_twin(function, threads)
 		       : function;
 }
@@ -694,7 +693,8 @@ bool twin_report(const char *reason) {
 	if (!enter(&cancel))
 		return false;
 	if (pthread_mutex_trylock(&maker) == 0) {
-		if (wanted && load_lock_until(deadline_now_ms() + REPORT_WAIT_MS)) {
+		if (wanted && load_lock_twice(deadline_now_ms() + REPORT_WAIT_MS,
+					      deadline_now_ms() + found.deadline_ms)) {
 			sent = load_report_to(&found, reason);
 			load_unlock();
 		}

@@ -78,6 +78,11 @@ def cycle(daemon, program, replay, threads=NODES * THREADS):
     program.right()
 
 
+def counts(daemon):
+    """Of all counters, in the order of attaching."""
+    return [daemon.dump(str(m["id"]))[0]["value"] for m in daemon.json("map", "list")["maps"]]
+
+
 def of_graphs(daemon):
     """What is said about graphs, where kernels are not probed."""
     return [reason for reason in reasons(daemon) if "graph" in reason]
@@ -210,13 +215,14 @@ def test_another_kernel():
     """A graph is updated to another kernel, of which it has the twin then, and back."""
     with ptx_daemon() as daemon, Graph(daemon) as program:
         program.capture()
-        daemon.attach()
-        wait_for_twins(daemon, lambda: program.replay(1))
+        daemon.attach(object=example("kernel_counter"))
+        counted = lambda: sum(e["value"] for e in daemon.dump("threads"))
+        wait_for_twins(daemon, lambda: program.replay(1), count=counted)
         program.do(f"update 0 lines {NODES}")
         program.note("lines", NODES)
-        wait_for_twins(daemon, lambda: program.do("replay 1"))
+        equal(grown(daemon, lambda: program.do("replay 2"), counted), 2 * NODES * THREADS)
         program.do(f"update 0 vectorAdd {NODES}")
-        wait_for_twins(daemon, lambda: program.replay(1))
+        equal(grown(daemon, lambda: program.replay(1), counted), NODES * THREADS)
 
 
 def test_only_one_kernel():
@@ -452,29 +458,38 @@ def test_threads():
         detach(daemon, count, keep)
         thread = threading.Thread(target=program.replay, args=[15000], kwargs={"threads": 2})
         thread.start()
+        kept = []
         for _ in range(10):
             count, keep = attach_two(daemon)
-            wait_until(lambda: daemon.count_of() or not thread.is_alive(), "a launch that is probed")
+            wait_until(lambda: counts(daemon)[-1] or not thread.is_alive(), "a launch that is probed")
             detach(daemon, count)
-            check(daemon.count_of() % 64 == 0, daemon.count_of())
-            detach(daemon, keep)
+            kept.append(keep)
         thread.join()
-        count, keep = attach_two(daemon)
+        program.replay(1)
+        numbers = counts(daemon)
+        check(len(numbers) == len(kept) and all(number % THREADS == 0 for number in numbers), numbers)
+        detach(daemon, *kept)
+        daemon.attach()
         wait_for_twins(daemon, lambda: program.replay(1))
 
 
 def test_cycles():
-    """Neither descriptors nor memory grow, and each one is right."""
+    """Each one is right. Descriptors do not grow, and memory no more than it does with launches."""
     with ptx_daemon() as daemon, Graph(daemon) as program:
         program.capture(20)
 
-        def cycles(number):
-            for _ in range(number):
-                cycle(daemon, program, lambda: program.replay(1, 20), 20 * THREADS)
-            return program.descriptors(), program.memory()
+        def cycles(replay, threads):
+            before = program.memory()
+            for _ in range(8):
+                cycle(daemon, program, replay, threads)
+            return program.memory() - before
 
-        before, after = cycles(10), cycles(40)
-        check(after[0] <= before[0] + 2 and after[1] <= before[1] + 1024, before, "grew to", after)
+        cycles(lambda: program.replay(1, 20), 20 * THREADS)
+        descriptors = program.descriptors()
+        launches = cycles(lambda: program.launch(1), THREADS)
+        graphs = cycles(lambda: program.replay(1, 20), 20 * THREADS)
+        check(program.descriptors() <= descriptors + 2, "descriptors", descriptors, program.descriptors())
+        check(graphs <= launches + 1024, "KiB:", launches, "with launches,", graphs, "with graphs")
 
 
 def test_graphs_come_and_go():

@@ -335,6 +335,10 @@ print(loss.item(), w.grad.double().sum().item(), f(x).double().sum().item(), x.f
         """Modules that were loaded before an attachment of the PTX engine get twins."""
         self.script("twin", TOP / "tests/e2e/test-twin.py", self.build)
 
+    def test_twin_graphs(self):
+        """Nodes of executable graphs get twins, and lose them."""
+        self.script("twin_graphs", TOP / "tests/e2e/test-twin-graphs.py", self.build)
+
     def test_graphs(self):
         """CUDA graphs from before attach, from while attached and from after."""
         self.script("graphs", TOP / "tests/e2e/test-graphs.py", self.build)

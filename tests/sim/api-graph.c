@@ -728,8 +728,8 @@ static CUgraphNode exec_node(CUgraphExec exec, CUgraphNode node) {
 
 static bool is_refused(CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params) {
 	const char *name = getenv("GPUPROBE_SIM_REFUSE");
-	CUfunction function = api_function(params->func ? params->func
-							: (CUfunction)(void *)params->kern);
+	CUfunction function =
+		api_function(params->func ? params->func : (CUfunction)(void *)params->kern);
 
 	return name && function && function->module != node->function->module &&
 	       !strcmp(function->function->name, name);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The CPU driver's API for programs (api.h). User objects: what a graph, and each copy of it that is
- * instantiated or cloned, has references to. With the last one a function of the program is called,
- * behind the call that gave it up.
+ * The CPU driver's API for programs (api.h). User objects: what a graph, and each copy of it that
+ * is instantiated or cloned, has references to. With the last one a function of the program is
+ * called, behind the call that gave it up.
  */
 
 #include <stdlib.h>
@@ -88,7 +88,8 @@ API_EXPORT CUresult cuUserObjectCreate(CUuserObject *out, void *pointer, CUhostF
 	object = calloc(1, sizeof(*object));
 	if (!object)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	*object = (struct CUuserObject_st){ .pointer = pointer, .destroy = destroy, .count = count };
+	*object =
+		(struct CUuserObject_st){ .pointer = pointer, .destroy = destroy, .count = count };
 	api_lock();
 	if (!api_live_add(object, API_USER_OBJECT))
 		r = CUDA_ERROR_OUT_OF_MEMORY;
