@@ -30,8 +30,9 @@ static bool take_layout(struct kernel_copy *copy) {
 	const struct driver *driver = driver_own();
 	driver_result (*get)(driver_handle, size_t, size_t *, size_t *);
 	size_t offset, size, count = 0, room = 0, *larger;
+	uint64_t version = __atomic_load_n(&bare_gone_version, __ATOMIC_ACQUIRE);
 
-	if (copy->sized == copy->known)
+	if (copy->sized == copy->known && copy->sized_version == version)
 		return true;
 	copy->sized = NULL;
 	get = bare_is_kernel(copy->known) ? driver->kernel_get_parameter
@@ -63,6 +64,7 @@ static bool take_layout(struct kernel_copy *copy) {
 	for (size_t i = 0; i < count; i++)
 		copy->node.parameters[i] = copy->values + copy->offsets[i];
 	copy->sized = copy->known;
+	copy->sized_version = version;
 	return true;
 }
 

@@ -39,7 +39,8 @@ struct kernel_copy {
 	size_t count; /* of parameters */
 	unsigned char *values;
 	size_t *offsets; /* of the parameters in the values; the last one is the size of all */
-	driver_handle sized; /* the handle that these are of */
+	driver_handle sized; /* the handle that these are of, */
+	uint64_t sized_version; /* and bare_gone_version then */
 };
 
 /* Why there is no copy. */

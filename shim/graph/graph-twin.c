@@ -53,6 +53,7 @@ struct graph_record {
 	bool changing; /* one of the nodes: launches wait */
 	pthread_mutex_t lock; /* around what follows, and while `changing` */
 	struct graph_exec *exec;
+	struct kernel_copy scratch;
 	struct held *held;
 	size_t held_count;
 	size_t twins; /* nodes that have one */
@@ -248,11 +249,22 @@ static bool give(struct graph_record *record, struct exec_node *node, driver_han
 	return true;
 }
 
+/* The twin that a node is to have with these parameters, or NULL. Inside of the gate. */
+static driver_handle choose(const struct graph_record *record, const struct exec_node *node,
+			    const struct kernel_copy *copy, uint64_t *id) {
+	uint64_t threads = node->special ? TWIN_NOT : kernel_copy_threads(copy);
+	driver_handle context = copy->node.context, twin;
+
+	twin = twin_choose_for_node(copy->known, threads, context ? context : record->exec->context,
+				    id);
+	return twin == copy->known || *id == node->refused_id ? NULL : twin;
+}
+
 /* What a node is to have, by its parameters and the twins of now. */
 static bool apply(struct graph_record *record, struct exec_node *node) {
-	driver_handle context = node->copy.node.context, twin;
-	uint64_t threads, id;
+	driver_handle twin;
 	bool done = true;
+	uint64_t id;
 
 	if (node->twin && !twin_is_held(node->twin_id)) { /* its module was unloaded */
 		lose_twin(record, node);
@@ -268,12 +280,8 @@ static bool apply(struct graph_record *record, struct exec_node *node) {
 		if (!node->twin || bare_twin_is_open(node->copy.known))
 			return true; /* else that twin may have to go now */
 	}
-	threads = node->special ? TWIN_NOT : kernel_copy_threads(&node->copy);
 	gate_enter();
-	twin = twin_choose_for_node(node->copy.known, threads,
-				    context ? context : record->exec->context, &id);
-	if (twin == node->copy.known || id == node->refused_id)
-		twin = NULL;
+	twin = choose(record, node, &node->copy, &id);
 	if (twin != node->twin || (twin && id != node->twin_id))
 		done = give(record, node, twin, id);
 	gate_leave();
@@ -605,6 +613,45 @@ static struct exec_node *get_node(struct graph_record *record, driver_handle han
 		graph_source_read_end();
 	}
 	return graph_exec_find(record->exec, handle);
+}
+
+/* With the record's lock held. */
+static bool give_with_twin(struct graph_record *record, struct exec_node *node,
+			   const struct node_kernel *given, size_t size) {
+	struct kernel_copy *copy = &record->scratch, before;
+	uint64_t id, number = graph_source_number();
+	bool done = false;
+
+	if (!node || !node->twin || node->reason ||
+	    node->twin_number < graph_exec_number(record->exec, node) ||
+	    !graph_exec_is_read(record->exec, node) || twin_needed() || capture_is_going_on() ||
+	    kernel_copy_take(copy, given, size) != KERNEL_COPIED)
+		return false;
+	gate_enter();
+	if (choose(record, node, copy, &id) == node->twin && id == node->twin_id)
+		done = kernel_copy_give(copy, record->handle, node->node, node->twin) == 0;
+	gate_leave();
+	if (!done)
+		return false;
+	before = node->copy;
+	node->copy = *copy;
+	*copy = before;
+	node->number = number;
+	return true;
+}
+
+bool graph_twin_node_give(driver_handle handle, driver_handle node, const struct node_kernel *given,
+			  size_t size) {
+	struct entered entered;
+	struct graph_record *record;
+	bool done;
+
+	record = given && !gate_is_inside() ? enter_record(handle, &entered) : NULL;
+	if (!record)
+		return false;
+	done = give_with_twin(record, get_node(record, node), given, size);
+	leave_record(record, &entered);
+	return done;
 }
 
 void graph_twin_node_set(driver_handle handle, driver_handle node, const struct node_kernel *given,

@@ -34,6 +34,12 @@ void graph_twin_removed(struct graph_exec *removed);
 
 /* It was updated from a graph; or that failed, and what it has now is not known. */
 void graph_twin_updated(driver_handle exec, driver_handle graph, uint64_t number, bool failed);
+/*
+ * A node is to get these parameters: if it has a twin it is given them with that, in one call.
+ * False: not done, the driver is to be called.
+ */
+bool graph_twin_node_give(driver_handle exec, driver_handle node, const struct node_kernel *given,
+			  size_t size);
 /* A node has got these parameters (size: NODE_KERNEL_SIZE_1 or 2), or those of a graph. */
 void graph_twin_node_set(driver_handle exec, driver_handle node, const struct node_kernel *given,
 			 size_t size, uint64_t number);

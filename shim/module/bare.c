@@ -81,7 +81,7 @@ struct entry {
 };
 
 unsigned bare_retired_count;
-uint64_t bare_twin_version;
+uint64_t bare_twin_version, bare_gone_version;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* around all but reading the table */
 static struct entry *buckets[BUCKETS];
 static struct module *modules;
@@ -263,6 +263,7 @@ void bare_load_added(const struct load *load) {
 }
 
 static void free_module(struct module *module) {
+	__atomic_add_fetch(&bare_gone_version, 1, __ATOMIC_RELEASE);
 	FOR_EACH_ENTRY(entry)
 	if (entry->module == module)
 		forget(entry);
@@ -359,6 +360,7 @@ static bool is_gone(const struct bare_origin *origin, driver_handle context, uin
 void bare_context_ended(driver_handle context, uint64_t now, uint64_t until) {
 	if (!context || !enter_surely())
 		return;
+	__atomic_add_fetch(&bare_gone_version, 1, __ATOMIC_RELEASE);
 	FOR_EACH_ENTRY(entry)
 	if (entry->handle && is_gone(&entry->origin, context, now, until))
 		forget(entry);

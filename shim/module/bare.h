@@ -99,6 +99,9 @@ void bare_original_removed(struct original *original);
 struct original *bare_original(driver_handle handle);
 /* Changes whenever the twin of a module does, and when twin.c has looked at attachments. */
 extern uint64_t bare_twin_version __attribute__((visibility("hidden")));
+/* Changes whenever handles have gone with their module or context: others may come in their place.
+ */
+extern uint64_t bare_gone_version __attribute__((visibility("hidden")));
 /* Is it the handle of a library's kernel (else of a function)? Known handles only. */
 bool bare_is_kernel(driver_handle handle);
 /* Its twin is this library or module from now on, or there is none (NULL). */
