@@ -31,7 +31,10 @@ struct entry {
 	size_t body_count;
 };
 
-static pthread_rwlock_t reading = PTHREAD_RWLOCK_INITIALIZER; /* changes share it */
+static pthread_mutex_t reader = PTHREAD_MUTEX_INITIALIZER; /* the thread that reads graphs has it */
+static bool reading; /* changes wait */
+static unsigned changing; /* threads: nothing is read */
+static __thread bool reads; /* this thread does: a signal handler waits for nothing */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* around the table; held for no call */
 static struct entry *buckets[BUCKETS];
 static size_t count, conditional_count;
@@ -109,26 +112,46 @@ static void change(driver_handle handle, bool attributes) {
 	pthread_mutex_unlock(&lock);
 }
 
+static void begin_change(void) {
+	for (;;) {
+		__atomic_add_fetch(&changing, 1, __ATOMIC_SEQ_CST);
+		if (__builtin_expect(!__atomic_load_n(&reading, __ATOMIC_SEQ_CST), 1) || reads)
+			return;
+		__atomic_sub_fetch(&changing, 1, __ATOMIC_SEQ_CST);
+		pthread_mutex_lock(&reader);
+		pthread_mutex_unlock(&reader);
+	}
+}
+
 void graph_source_change(driver_handle changed) {
-	pthread_rwlock_rdlock(&reading);
+	begin_change();
 	change(changed, false);
 }
 
 void graph_source_change_attributes(driver_handle node) {
-	pthread_rwlock_rdlock(&reading);
+	begin_change();
 	change(node, true);
 }
 
 void graph_source_change_end(void) {
-	pthread_rwlock_unlock(&reading);
+	__atomic_sub_fetch(&changing, 1, __ATOMIC_SEQ_CST);
 }
 
 bool graph_source_read(void) {
-	return pthread_rwlock_trywrlock(&reading) == 0;
+	if (pthread_mutex_trylock(&reader) != 0)
+		return false;
+	reads = true;
+	__atomic_store_n(&reading, true, __ATOMIC_SEQ_CST);
+	if (!__atomic_load_n(&changing, __ATOMIC_SEQ_CST))
+		return true;
+	graph_source_read_end();
+	return false;
 }
 
 void graph_source_read_end(void) {
-	pthread_rwlock_unlock(&reading);
+	__atomic_store_n(&reading, false, __ATOMIC_SEQ_CST);
+	reads = false;
+	pthread_mutex_unlock(&reader);
 }
 
 static bool is_changed(driver_handle handle, uint64_t since, bool attributes) {

@@ -21,8 +21,8 @@
 uint64_t graph_source_number(void);
 
 /*
- * Around a call that changes a graph or a node, named by its handle. The lock is shared: only
- * reading excludes changes.
+ * Around a call that changes a graph or a node, named by its handle. Nothing is read meanwhile;
+ * other threads may change other graphs.
  */
 void graph_source_change(driver_handle changed);
 void graph_source_change_end(void);

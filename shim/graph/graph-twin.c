@@ -36,6 +36,7 @@
 #define READ_US 1000 /* of these, to read what nodes have */
 #define SLICE_NODES 64 /* at least, however long they take: 1 ms or less */
 #define AGAIN_US 1000 /* between looks while a twin is waited for */
+#define LIST_WAIT_US 5000 /* for a moment in which graphs can be read */
 #define REPORTS_MAX 3 /* tries to tell the daemon something */
 
 /* How many nodes have one twin. */
@@ -600,18 +601,28 @@ void graph_twin_updated(driver_handle handle, driver_handle graph, uint64_t numb
 	leave_record(record, &entered);
 }
 
+/* Lists nodes when no thread changes a graph; that is waited for, a moment. */
+static bool list_surely(struct graph_exec *exec) {
+	int64_t until_us = clock_us(CLOCK_MONOTONIC) + LIST_WAIT_US;
+
+	while (!graph_source_read()) {
+		if (is_over(until_us)) {
+			graph_exec_lose(exec, GRAPH_REASON_CHANGED);
+			return false;
+		}
+		sched_yield();
+	}
+	graph_exec_list(exec);
+	graph_source_read_end();
+	return !exec->lost;
+}
+
 /* The node's record, listed; NULL: nothing is known of the node. */
 static struct exec_node *get_node(struct graph_record *record, driver_handle handle) {
 	if (!record->exec || record->exec->lost)
 		return NULL;
-	if (!record->exec->listed) {
-		if (!graph_source_read()) {
-			graph_exec_lose(record->exec, GRAPH_REASON_CHANGED);
-			return NULL;
-		}
-		graph_exec_list(record->exec);
-		graph_source_read_end();
-	}
+	if (!record->exec->listed && !list_surely(record->exec))
+		return NULL;
 	return graph_exec_find(record->exec, handle);
 }
 

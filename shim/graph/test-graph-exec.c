@@ -5,6 +5,7 @@
  * (graph-source.h), with a driver that has two graphs of kernel nodes in a chain.
  */
 
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -180,8 +181,8 @@ static struct graph_exec *make(void) {
 }
 
 /* Reads a node, and checks what it has. */
-static struct exec_node *read_node(struct graph_exec *exec, size_t index,
-				   enum graph_reason reason, int value) {
+static struct exec_node *read_node(struct graph_exec *exec, size_t index, enum graph_reason reason,
+				   int value) {
 	struct exec_node *node;
 
 	assert_true(graph_source_read());
@@ -348,6 +349,42 @@ static void test_many_changes(void **state) {
 	free(handles);
 }
 
+#define ROUNDS 20000
+
+static int in_change; /* threads */
+static bool ended;
+
+static void *change_always(void *userdata) {
+	for (int i = 0; i < ROUNDS; i++) {
+		graph_source_change(userdata);
+		__atomic_add_fetch(&in_change, 1, __ATOMIC_SEQ_CST);
+		__atomic_sub_fetch(&in_change, 1, __ATOMIC_SEQ_CST);
+		graph_source_change_end();
+	}
+	__atomic_store_n(&ended, true, __ATOMIC_SEQ_CST);
+	return NULL;
+}
+
+/* Graphs are changed while none is read, and the other way round. */
+static void test_threads(void **state) {
+	pthread_t threads[2];
+	unsigned long reads = 0;
+
+	(void)state;
+	for (size_t i = 0; i < 2; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, change_always, &graphs[i]), 0);
+	while (!__atomic_load_n(&ended, __ATOMIC_SEQ_CST) || !reads) {
+		if (!graph_source_read())
+			continue;
+		for (int i = 0; i < 100; i++)
+			assert_int_equal(__atomic_load_n(&in_change, __ATOMIC_SEQ_CST), 0);
+		reads++;
+		graph_source_read_end();
+	}
+	for (size_t i = 0; i < 2; i++)
+		pthread_join(threads[i], NULL);
+}
+
 int main(void) {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(test_instantiated, set_up),
@@ -360,6 +397,7 @@ int main(void) {
 		cmocka_unit_test_setup(test_two_executables, set_up),
 		cmocka_unit_test_setup(test_objects, set_up),
 		cmocka_unit_test_setup(test_many_changes, set_up),
+		cmocka_unit_test_setup(test_threads, set_up),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
