@@ -120,6 +120,8 @@ WRAP(cuGraphExecDestroy, driver_handle exec) {
 		if (arm_work() & ARM_TWINS) {                              \
 			number = graph_source_number();                    \
 			result = REAL(name) arguments;                     \
+			if (result && graph_twin_update_again(exec))       \
+				result = REAL(name) arguments;             \
 			graph_twin_updated(exec, graph, number, result);   \
 			return result;                                     \
 		}                                                          \

@@ -35,7 +35,8 @@
 #define SLICE_US 2000 /* of our own work before a launch */
 #define READ_US 1000 /* of these, to read what nodes have */
 #define SLICE_NODES 64 /* at least, however long they take: 1 ms or less */
-#define AGAIN_US 1000 /* between looks while a twin is waited for */
+#define AGAIN_US 1000 /* between looks while a twin is waited for, */
+#define BUSY_US 50000 /* or while other threads launch the graph */
 #define LIST_WAIT_US 5000 /* for a moment in which graphs can be read */
 #define REPORTS_MAX 3 /* tries to tell the daemon something */
 
@@ -61,6 +62,7 @@ struct graph_record {
 	uint64_t pass; /* bare_twin_version that nodes before `at` are as it wants them */
 	size_t at;
 	bool waits; /* for a twin of one of them */
+	bool busy; /* other threads did not let nodes be changed */
 	unsigned reasons; /* to be told: a bit each */
 	unsigned tries;
 };
@@ -111,7 +113,7 @@ struct entered {
 /* False: not in this thread now. */
 static bool enter(struct entered *entered) {
 	*entered = (struct entered){ .error = errno };
-	if (inside || !driver_own() || !load_is_owner())
+	if (inside || !driver_own())
 		return false;
 	inside = true;
 	entered->cancel = cancel_forbid();
@@ -209,6 +211,7 @@ static bool begin_change(struct graph_record *record) {
 	while (__atomic_load_n(&record->launching, __ATOMIC_SEQ_CST)) {
 		if (is_over(until_us)) {
 			__atomic_store_n(&record->changing, false, __ATOMIC_SEQ_CST);
+			record->busy = true;
 			return false;
 		}
 		sched_yield();
@@ -365,7 +368,9 @@ static void go_on(struct graph_record *record) {
 	}
 	apply_nodes(record, end, clock_us(CLOCK_MONOTONIC) + SLICE_US);
 	if (record->at < record->exec->count) {
-		__atomic_store_n(&record->again_us, 0, __ATOMIC_RELAXED);
+		__atomic_store_n(&record->again_us,
+				 record->busy ? (uint64_t)(now_us + BUSY_US) : 0, __ATOMIC_RELAXED);
+		record->busy = false;
 	} else {
 		if (!record->waits)
 			__atomic_store_n(&record->settled, version, __ATOMIC_RELEASE);
@@ -471,7 +476,7 @@ static bool is_due(const struct graph_record *record) {
 		return true;
 	if (__atomic_load_n(&record->settled, __ATOMIC_ACQUIRE) ==
 		    __atomic_load_n(&bare_twin_version, __ATOMIC_ACQUIRE) &&
-	    !capture_is_going_on())
+	    !(__atomic_load_n(&record->twins, __ATOMIC_RELAXED) && capture_is_going_on()))
 		return false;
 	again_us = __atomic_load_n(&record->again_us, __ATOMIC_RELAXED);
 	return !again_us || (uint64_t)clock_us(CLOCK_MONOTONIC) >= again_us;
@@ -483,7 +488,7 @@ struct graph_record *graph_twin_begin(driver_handle exec, driver_handle stream) 
 
 	if (!record)
 		return NULL;
-	if (is_due(record) && !gate_is_inside() && enter(&entered)) {
+	if (is_due(record) && !gate_is_inside() && load_is_owner() && enter(&entered)) {
 		look(record, stream);
 		leave(&entered);
 	}
@@ -585,18 +590,41 @@ void graph_twin_removed(struct graph_exec *removed) {
 	leave(&entered);
 }
 
-void graph_twin_updated(driver_handle handle, driver_handle graph, uint64_t number, bool failed) {
+bool graph_twin_update_again(driver_handle handle) {
+	int mode = DRIVER_CAPTURE_MODE_RELAXED;
 	struct entered entered;
 	struct graph_record *record = enter_record(handle, &entered);
+	bool had;
 
 	if (!record)
+		return false;
+	had = record->exec && record->twins;
+	if (had) {
+		driver_own()->exchange_capture_mode(&mode);
+		restore(record);
+		driver_own()->exchange_capture_mode(&mode);
+		unsettle(record);
+	}
+	leave_record(record, &entered);
+	return had;
+}
+
+void graph_twin_updated(driver_handle handle, driver_handle graph, uint64_t number,
+			driver_result result) {
+	struct entered entered;
+	struct graph_record *record;
+
+	if (result == DRIVER_ERROR_GRAPH_UPDATE) /* it is as it was */
 		return;
-	if (record->exec && failed)
+	record = enter_record(handle, &entered);
+	if (!record)
+		return;
+	if (!result)
+		release_all(record);
+	if (record->exec && result)
 		graph_exec_lose(record->exec, GRAPH_REASON_UPDATED);
 	else if (record->exec)
 		graph_exec_updated(record->exec, graph, number);
-	if (!failed)
-		release_all(record);
 	unsettle(record);
 	leave_record(record, &entered);
 }

@@ -32,8 +32,14 @@ void graph_twin_added(driver_handle exec, driver_handle graph, uint64_t number, 
 struct graph_exec *graph_twin_removing(driver_handle exec);
 void graph_twin_removed(struct graph_exec *removed);
 
-/* It was updated from a graph; or that failed, and what it has now is not known. */
-void graph_twin_updated(driver_handle exec, driver_handle graph, uint64_t number, bool failed);
+/*
+ * An update of it from a graph has failed. True: it had twins, which may be why; it has its
+ * originals again, and the update is worth another try.
+ */
+bool graph_twin_update_again(driver_handle exec);
+/* It was updated, or not (result). */
+void graph_twin_updated(driver_handle exec, driver_handle graph, uint64_t number,
+			driver_result result);
 /*
  * A node is to get these parameters: if it has a twin it is given them with that, in one call.
  * False: not done, the driver is to be called.

@@ -211,6 +211,19 @@ def test_nodes_and_whole():
         equal(grown(daemon, lambda: program.replay(1, NODES - 1, blocks=1)), (NODES - 1) * 64)
 
 
+def test_update_fails():
+    """The executable graph stays as it is, and is followed further."""
+    with ptx_daemon() as daemon, Graph(daemon) as program:
+        program.capture()
+        program.do(f"misfit 0 vectorAdd {NODES + 1}")
+        daemon.attach()
+        wait_for_twins(daemon, lambda: program.replay(1))
+        program.do(f"misfit 0 vectorAdd {NODES + 1}")
+        equal(grown(daemon, lambda: program.replay(3)), 3 * NODES * THREADS)
+        CHANGES["whole"](program, 2)
+        equal(grown(daemon, lambda: program.replay(3, blocks=2)), 3 * NODES * 2 * 64)
+
+
 def test_another_kernel():
     """A graph is updated to another kernel, of which it has the twin then, and back."""
     with ptx_daemon() as daemon, Graph(daemon) as program:

@@ -15,6 +15,7 @@
  *   listed SLOT KERNEL N      the same by a handle out of the list of the library's kernels
  *   capture SLOT KERNEL N     captures N launches as the graph
  *   update SLOT KERNEL N      captures N launches, and updates the executable graph from them
+ *   misfit SLOT KERNEL N      the same, which must fail
  *   resize N                  gives every node of the executable graph N blocks, by itself
  *   diamond SLOT KERNEL HOW   a graph of nodes with 1 to 4 blocks, of which the second and the
  *                             third depend on the first, and the last on them (HOW 0); with the
@@ -317,6 +318,15 @@ static void update(CUgraph graph) {
 	CHECK(driver.graph_destroy(graph));
 }
 
+/* Returns whether it was refused. */
+static bool misfit(CUgraph graph) {
+	CUgraphExecUpdateResultInfo info;
+	bool refused = driver.graph_exec_update(state.exec, graph, &info) != CUDA_SUCCESS;
+
+	CHECK(driver.graph_destroy(graph));
+	return refused;
+}
+
 static CUgraphNode node_in(CUgraph graph, size_t number) {
 	CUgraphNode nodes[64];
 	size_t count = 64;
@@ -572,6 +582,9 @@ static bool run(const char *line) {
 			take(graph);
 	} else if (!strcmp(verb, "update") && words == 4) {
 		update(capture(slot, kernel, count));
+	} else if (!strcmp(verb, "misfit") && words == 4) {
+		if (!misfit(capture(slot, kernel, count)))
+			return false;
 	} else if (!strcmp(verb, "start") && words == 4 && count <= THREADS_MAX) {
 		loop_start(slot, kernel, count);
 	} else if (!strcmp(verb, "counts")) {
