@@ -33,7 +33,7 @@
 
 #define BUCKETS 1024
 #define SLICE_US 2000 /* of our own work before a launch */
-#define READ_US 1000 /* of these, to read what nodes have */
+#define FIRST_US 50000 /* before the first one: it has just been made, which took as long */
 #define SLICE_NODES 64 /* at least, however long they take: 1 ms or less */
 #define AGAIN_US 1000 /* between looks while a twin is waited for, */
 #define BUSY_US 50000 /* or while other threads launch the graph */
@@ -49,6 +49,7 @@ struct held {
 struct graph_record {
 	struct graph_record *next;
 	driver_handle handle; /* of the executable graph; NULL: not used */
+	bool launched; /* once, at least */
 	uint64_t settled; /* bare_twin_version for which there is nothing to do */
 	uint64_t again_us; /* not before that */
 	unsigned launching; /* threads */
@@ -74,6 +75,8 @@ static const char *const texts[GRAPH_REASON_COUNT] = {
 				 "was changed after it was instantiated",
 	[GRAPH_REASON_UPDATED] = "kernels in a CUDA graph are launched without probes: it was "
 				 "updated in a way that cannot be followed",
+	[GRAPH_REASON_OFTEN] = "kernels in a CUDA graph are launched without probes: it is updated "
+			       "before all of them have got theirs",
 	[GRAPH_REASON_DEVICE] = "kernels in a CUDA graph are launched without probes: the device "
 				"launches or changes them",
 	[GRAPH_REASON_OBJECTS] = "kernels in a CUDA graph are launched without probes: the graph "
@@ -351,14 +354,16 @@ static void apply_nodes(struct graph_record *record, size_t end, int64_t until_u
 /* One slice. Twins may come and go during that: then it begins anew with the next one. */
 static void go_on(struct graph_record *record) {
 	int64_t now_us = clock_us(CLOCK_MONOTONIC);
+	int64_t slice_us =
+		__atomic_load_n(&record->launched, __ATOMIC_RELAXED) ? SLICE_US : FIRST_US;
 	size_t end, twins = record->twins;
 	uint64_t version;
 
 	__atomic_store_n(&record->again_us, (uint64_t)(now_us + AGAIN_US), __ATOMIC_RELAXED);
-	end = read_nodes(record, now_us + READ_US);
+	end = read_nodes(record, now_us + slice_us / 2);
 	if (!record->exec->listed) /* not now, or it is lost */
 		return;
-	prepare_nodes(record, end, now_us + SLICE_US);
+	prepare_nodes(record, end, now_us + slice_us);
 	version = __atomic_load_n(&bare_twin_version, __ATOMIC_ACQUIRE);
 	if (version != record->pass) {
 		record->pass = version;
@@ -366,10 +371,10 @@ static void go_on(struct graph_record *record) {
 		record->waits = false;
 		record->tries = 0;
 	}
-	apply_nodes(record, end, clock_us(CLOCK_MONOTONIC) + SLICE_US);
+	apply_nodes(record, end, clock_us(CLOCK_MONOTONIC) + slice_us);
 	if (record->at < record->exec->count) {
-		__atomic_store_n(&record->again_us,
-				 record->busy ? (uint64_t)(now_us + BUSY_US) : 0, __ATOMIC_RELAXED);
+		__atomic_store_n(&record->again_us, record->busy ? (uint64_t)(now_us + BUSY_US) : 0,
+				 __ATOMIC_RELAXED);
 		record->busy = false;
 	} else {
 		if (!record->waits)
@@ -492,6 +497,8 @@ struct graph_record *graph_twin_begin(driver_handle exec, driver_handle stream) 
 		look(record, stream);
 		leave(&entered);
 	}
+	if (!__atomic_load_n(&record->launched, __ATOMIC_RELAXED))
+		__atomic_store_n(&record->launched, true, __ATOMIC_RELAXED);
 	for (;;) {
 		__atomic_add_fetch(&record->launching, 1, __ATOMIC_SEQ_CST);
 		if (__builtin_expect(!__atomic_load_n(&record->changing, __ATOMIC_SEQ_CST), 1) ||
@@ -556,6 +563,7 @@ void graph_twin_added(driver_handle handle, driver_handle graph, uint64_t number
 		record->exec = exec;
 		unsettle(record);
 		record->reasons = record->tries = 0;
+		__atomic_store_n(&record->launched, false, __ATOMIC_RELAXED);
 		__atomic_store_n(&record->handle, handle, __ATOMIC_RELEASE);
 		pthread_mutex_unlock(&record->lock);
 	}
@@ -619,6 +627,8 @@ void graph_twin_updated(driver_handle handle, driver_handle graph, uint64_t numb
 	record = enter_record(handle, &entered);
 	if (!record)
 		return;
+	if (record->at && twin_is_wanted()) /* some nodes did not get theirs */
+		note_reason(record, GRAPH_REASON_OFTEN);
 	if (!result)
 		release_all(record);
 	if (record->exec && result)

@@ -6,10 +6,11 @@ whatever the program does with it. Graphs themselves keep originals. On the CPU 
 """
 
 import os
+import random
 import tempfile
 import threading
 
-from harness import COUNTER, CTL, GPU, GPUPROBED, SHIM, SIM, Daemon, check, equal, main, need, wait_until
+from harness import COUNTER, CTL, GPU, GPUPROBED, SHIM, SIM, Daemon, Failed, check, equal, main, need, wait_until
 import live
 from live import LIVE, THREADS, example, obj, reasons
 
@@ -348,6 +349,32 @@ def test_slices():
         wait_for_twins(daemon, lambda: program.replay(1, MANY), MANY * THREADS)
 
 
+def test_first_launch():
+    """A graph that has just been made gets all its twins before its first launch."""
+    with ptx_daemon() as daemon, Graph(daemon, **({} if GPU else {"GPUPROBE_SIM_NODE_US": "6"})) as program:
+        daemon.attach()
+        wait_for_twins(daemon, lambda: program.launch(1), THREADS)
+        for _ in range(3):
+            program.capture(MANY)
+            equal(grown(daemon, lambda: program.replay(1, MANY)), MANY * THREADS)
+
+
+def test_updated_too_often():
+    """Where there is no time for all nodes between updates the program goes on, and `why` says that some are not probed."""
+    with ptx_daemon() as daemon, Graph(daemon, **({} if GPU else {"GPUPROBE_SIM_NODE_US": "6"})) as program:
+        program.capture(MANY)
+        program.replay(1, MANY)
+        daemon.attach()
+
+        def said():
+            program.do(f"update 0 vectorAdd {MANY}")
+            program.replay(1, MANY)
+            return any("it is updated before all of them" in reason for reason in of_graphs(daemon))
+
+        wait_until(said, "the reason")
+        wait_for_twins(daemon, lambda: program.replay(1, MANY), MANY * THREADS)
+
+
 def test_detached_in_slices():
     """Before all nodes have their originals the program attaches again."""
     with ptx_daemon() as daemon, Graph(daemon, **({} if GPU else {"GPUPROBE_SIM_NODE_US": "6"})) as program:
@@ -521,6 +548,103 @@ def test_graphs_come_and_go():
         before, after = rounds(50), rounds(300)
         check(after <= before + 1024, before, "grew to", after)
         wait_for_twins(daemon, lambda: program.replay(1, 20), 20 * THREADS)
+
+
+class Random:
+    """Does what comes to its mind with a graph, and knows what its launch has to count."""
+
+    def __init__(self, daemon, program, random):
+        self.daemon, self.program, self.random = daemon, program, random
+        self.attached = None
+        self.capture()
+
+    def capture(self):
+        self.blocks = [BLOCKS] * self.random.randint(1, 6)
+        self.off = set()
+        self.nodes = True  # the graph is there, and its nodes can be named
+        self.program.capture(len(self.blocks))
+
+    def launch(self):
+        self.program.do("replay 1")
+        self.program.note("vectorAdd", self.threads() / THREADS)
+
+    def threads(self):
+        return sum(64 * blocks for node, blocks in enumerate(self.blocks) if node not in self.off)
+
+    def any_node(self):
+        return self.random.randrange(len(self.blocks))
+
+    def resize(self):
+        blocks = self.random.randint(1, 8)
+        self.program.do(f"resize {blocks}")
+        self.blocks = [blocks] * len(self.blocks)
+
+    def widen(self):
+        node = self.any_node()
+        self.program.do(f"widen {node}")
+        self.blocks[node] = 8
+
+    def disable(self):
+        node = self.any_node()
+        self.program.do(f"disable {node}")
+        self.off.add(node)
+
+    def enable(self):
+        node = self.any_node()
+        self.program.do(f"enable {node}")
+        self.off.discard(node)
+
+    def update(self):
+        blocks = self.random.randint(1, 8)
+        self.program.do(f"blocks {blocks}")
+        self.program.do(f"update 0 vectorAdd {len(self.blocks)}")
+        self.program.do(f"blocks {BLOCKS}")
+        self.blocks = [blocks] * len(self.blocks)
+
+    def misfit(self):
+        self.program.do(f"misfit 0 vectorAdd {len(self.blocks) + 1}")
+
+    def drop(self):
+        self.program.do("drop")
+        self.nodes = False
+
+    def attach(self):
+        if self.attached:
+            detach(self.daemon, self.attached[0])
+            equal(grown(self.daemon, self.launch), 0, "detached")
+            detach(self.daemon, self.attached[1])
+            self.attached = None
+        else:
+            self.attached = attach_two(self.daemon)
+            wait_for_twins(self.daemon, self.launch, self.threads()) if self.threads() else None
+
+    def step(self):
+        acts = [self.capture, self.update, self.misfit, self.attach, self.attach]
+        if self.nodes:
+            acts += [self.resize, self.widen, self.disable, self.enable, self.enable, self.drop]
+        act = self.random.choice(acts)
+        act()
+        return act.__name__
+
+
+def test_random():
+    seed = int.from_bytes(os.urandom(4), "little")
+    for number in range(seed, seed + 3):
+        done = []
+        try:
+            with ptx_daemon() as daemon, Graph(daemon) as program:
+                user = Random(daemon, program, random.Random(number))
+                for _ in range(60):
+                    done.append(user.step())
+                    if user.attached:
+                        if user.threads() and not daemon.count_of():
+                            wait_for_twins(daemon, user.launch, user.threads())
+                        equal(grown(daemon, user.launch), user.threads())
+                    else:
+                        user.launch()
+                equal(of_graphs(daemon), [])
+        except Exception as error:
+            raise Failed(f"seed {number}, after {' '.join(done)}: {error}") from error
 
 
 def test_daemon_dies():
