@@ -33,7 +33,7 @@
 
 #define BUCKETS 1024
 #define SLICE_US 2000 /* of our own work before a launch */
-#define FIRST_US 50000 /* before the first one: it has just been made, which took as long */
+#define FIRST_US 250000 /* before the first one: it has just been made, which took as long */
 #define SLICE_NODES 64 /* at least, however long they take: 1 ms or less */
 #define AGAIN_US 1000 /* between looks while a twin is waited for, */
 #define BUSY_US 50000 /* or while other threads launch the graph */
@@ -404,18 +404,19 @@ static bool tell(struct graph_record *record) {
 	return !record->reasons;
 }
 
-/* Gives all nodes their originals back, however long it takes. */
+/* Gives all nodes their originals back, however long it takes, unless other threads launch it. */
 static void restore(struct graph_record *record) {
 	struct graph_exec *exec = record->exec;
+	bool goes_on = true;
 
-	for (size_t i = 0; i < exec->count && record->twins; i++) {
+	for (size_t i = 0; i < exec->count && record->twins && goes_on; i++) {
 		struct exec_node *node = &exec->nodes[i];
 
 		if (!node->twin || node->twin_number < graph_exec_number(exec, node) ||
 		    node->reason || !twin_is_held(node->twin_id))
 			continue;
 		gate_enter();
-		give(record, node, NULL, TWIN_HOLD_NONE);
+		goes_on = give(record, node, NULL, TWIN_HOLD_NONE);
 		gate_leave();
 	}
 	if (record->changing)

@@ -5,7 +5,7 @@
  * Twins in CUDA graphs. Graphs of the application always have originals. A kernel node of an
  * executable graph is given the kernel's twin (twin.h) before a launch, and the original back when
  * the twin is not wanted any more. That takes some 10 us a node, so it is done in slices: 2 ms at
- * most before a launch (50 ms before the first one), the rest before the next ones. A node for
+ * most before a launch (250 ms before the first one), the rest before the next ones. A node for
  * which it cannot be done keeps its original, and the daemon is told why.
  *
  * Used with ARM_TWINS (arm.h) alone.

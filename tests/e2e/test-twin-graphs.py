@@ -496,10 +496,10 @@ def test_threads():
         wait_for_twins(daemon, lambda: program.replay(1))
         equal(grown(daemon, lambda: program.replay(10, threads=2)), 2 * 10 * NODES * THREADS)
         detach(daemon, count, keep)
-        thread = threading.Thread(target=program.replay, args=[15000], kwargs={"threads": 2})
+        thread = threading.Thread(target=program.replay, args=[6000], kwargs={"threads": 2})
         thread.start()
         kept = []
-        for _ in range(10):
+        for _ in range(5):
             count, keep = attach_two(daemon)
             wait_until(lambda: counts(daemon)[-1] or not thread.is_alive(), "a launch that is probed")
             detach(daemon, count)
@@ -520,7 +520,7 @@ def test_cycles():
 
         def cycles(replay, threads):
             before = program.memory()
-            for _ in range(8):
+            for _ in range(5):
                 cycle(daemon, program, replay, threads)
             return program.memory() - before
 
@@ -629,12 +629,12 @@ class Random:
 
 def test_random():
     seed = int.from_bytes(os.urandom(4), "little")
-    for number in range(seed, seed + 3):
+    for number in range(seed, seed + 2):
         done = []
         try:
             with ptx_daemon() as daemon, Graph(daemon) as program:
                 user = Random(daemon, program, random.Random(number))
-                for _ in range(60):
+                for _ in range(40):
                     done.append(user.step())
                     if user.attached:
                         if user.threads() and not daemon.count_of():
