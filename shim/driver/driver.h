@@ -104,12 +104,18 @@ typedef unsigned long long driver_pointer;
 	X(count_blocks, "cuOccupancyMaxActiveBlocksPerMultiprocessor",                           \
 	  (int *, driver_handle, int, size_t))                                                   \
 	X(count_clusters, "cuOccupancyMaxActiveClusters", (int *, driver_handle, const void *))  \
+	X(exec_set_kernel, "cuGraphExecKernelNodeSetParams",                                     \
+	  (driver_handle, driver_handle, const void *))                                          \
+	X(exec_set_kernel_v2, "cuGraphExecKernelNodeSetParams_v2",                               \
+	  (driver_handle, driver_handle, const void *))                                          \
 	X(event_create, "cuEventCreate", (driver_handle *, unsigned))                            \
 	X(event_destroy, "cuEventDestroy_v2", (driver_handle))                                   \
 	X(event_query, "cuEventQuery", (driver_handle))                                          \
 	X(function_get_attribute, "cuFuncGetAttribute", (int *, int, driver_handle))             \
 	X(function_get_module, "cuFuncGetModule", (driver_handle *, driver_handle))              \
 	X(function_get_name, "cuFuncGetName", (const char **, driver_handle))                    \
+	X(function_get_parameter, "cuFuncGetParamInfo",                                          \
+	  (driver_handle, size_t, size_t *, size_t *))                                           \
 	X(function_is_loaded, "cuFuncIsLoaded", (int *, driver_handle))                          \
 	X(function_load, "cuFuncLoad", (driver_handle))                                          \
 	X(function_set_attribute, "cuFuncSetAttribute", (driver_handle, int, int))               \
@@ -138,6 +144,8 @@ typedef unsigned long long driver_pointer;
 	X(graph_set_enabled, "cuGraphNodeSetEnabled", (driver_handle, driver_handle, unsigned))  \
 	X(graph_update, "cuGraphExecUpdate_v2", (driver_handle, driver_handle, void *))          \
 	X(node_get_attribute, "cuGraphKernelNodeGetAttribute", (driver_handle, int, void *))     \
+	X(node_get_kernel, "cuGraphKernelNodeGetParams", (driver_handle, void *))                \
+	X(node_get_kernel_v2, "cuGraphKernelNodeGetParams_v2", (driver_handle, void *))          \
 	X(node_set_any, "cuGraphNodeSetParams", (driver_handle, const void *))                   \
 	X(node_set_batch, "cuGraphBatchMemOpNodeSetParams", (driver_handle, const void *))       \
 	X(node_set_copy, "cuGraphMemcpyNodeSetParams", (driver_handle, const void *))            \
@@ -155,6 +163,8 @@ typedef unsigned long long driver_pointer;
 	X(kernel_get_function, "cuKernelGetFunction", (driver_handle *, driver_handle))          \
 	X(kernel_get_library, "cuKernelGetLibrary", (driver_handle *, driver_handle))            \
 	X(kernel_get_name, "cuKernelGetName", (const char **, driver_handle))                    \
+	X(kernel_get_parameter, "cuKernelGetParamInfo",                                          \
+	  (driver_handle, size_t, size_t *, size_t *))                                           \
 	X(kernel_set_attribute, "cuKernelSetAttribute", (int, int, driver_handle, int))          \
 	X(kernel_set_cache, "cuKernelSetCacheConfig", (driver_handle, int, int))                 \
 	X(library_load_data, "cuLibraryLoadData",                                                \
@@ -174,6 +184,7 @@ typedef unsigned long long driver_pointer;
 	X(module_enumerate_functions, "cuModuleEnumerateFunctions",                              \
 	  (driver_handle *, unsigned, driver_handle))                                            \
 	X(stream_get_context, "cuStreamGetCtx", (driver_handle, driver_handle *))                \
+	X(stream_is_capturing, "cuStreamIsCapturing", (driver_handle, int *))                    \
 	X(stream_get_contexts, "cuStreamGetCtx_v2",                                              \
 	  (driver_handle, driver_handle *, driver_handle *))
 

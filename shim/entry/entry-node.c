@@ -12,9 +12,8 @@
 
 #include "shim/module/arm.h"
 #include "shim/module/bare.h"
+#include "shim/graph/graph-source.h"
 #include "entry.h"
-
-#define TYPE_KERNEL 0
 
 /* Is anything in the process probed by other code than the SASS engine's? */
 static bool is_probed(void) {
@@ -53,7 +52,7 @@ void *node_choose_any(void *given, struct node_any *copy) {
 	driver_handle handle;
 	int saved = errno;
 
-	if (any && any->type == TYPE_KERNEL && is_probed() &&
+	if (any && any->type == NODE_TYPE_KERNEL && is_probed() &&
 	    choose(&any->kernel, NODE_KERNEL_SIZE_2, &handle)) {
 		*copy = *any;
 		put(&copy->kernel, handle);
@@ -76,12 +75,24 @@ static void show_own(struct node_kernel *kernel, size_t size) {
 	errno = saved;
 }
 
-#define KERNEL(name, size, arguments, ...)                                \
+/* The call changes a graph or node: with twins that is noted. */
+#define CHANGED(name, handle, arguments)             \
+	do {                                         \
+		driver_result result_;               \
+                                                     \
+		if (!(arm_work() & ARM_TWINS))       \
+			return REAL(name) arguments; \
+		graph_source_change(handle);         \
+		result_ = REAL(name) arguments;      \
+		graph_source_change_end();           \
+		return result_;                      \
+	} while (0)
+#define KERNEL(name, size, handle, arguments, ...)                        \
 	WRAP(name, __VA_ARGS__, const void *parameters) {                 \
 		struct node_kernel copy;                                  \
                                                                           \
 		parameters = node_choose_kernel(parameters, size, &copy); \
-		return REAL(name) arguments;                              \
+		CHANGED(name, handle, arguments);                         \
 	}
 #define GET_KERNEL(name, size)                                           \
 	WRAP(name, driver_handle node, struct node_kernel *parameters) { \
@@ -92,24 +103,50 @@ static void show_own(struct node_kernel *kernel, size_t size) {
 			show_own(parameters, size);                      \
 		return result;                                           \
 	}
-#define ANY(name, arguments, ...)                                \
-	WRAP(name, __VA_ARGS__, void *parameters) {              \
-		struct node_any copy;                            \
-                                                                 \
-		parameters = node_choose_any(parameters, &copy); \
-		return REAL(name) arguments;                     \
-	}
 
-KERNEL(cuGraphAddKernelNode, NODE_KERNEL_SIZE_1, (node, graph, nodes, count, parameters),
+KERNEL(cuGraphAddKernelNode, NODE_KERNEL_SIZE_1, graph, (node, graph, nodes, count, parameters),
        driver_handle *node, driver_handle graph, const void *nodes, size_t count)
-KERNEL(cuGraphAddKernelNode_v2, NODE_KERNEL_SIZE_2, (node, graph, nodes, count, parameters),
+KERNEL(cuGraphAddKernelNode_v2, NODE_KERNEL_SIZE_2, graph, (node, graph, nodes, count, parameters),
        driver_handle *node, driver_handle graph, const void *nodes, size_t count)
-KERNEL(cuGraphKernelNodeSetParams, NODE_KERNEL_SIZE_1, (node, parameters), driver_handle node)
-KERNEL(cuGraphKernelNodeSetParams_v2, NODE_KERNEL_SIZE_2, (node, parameters), driver_handle node)
+KERNEL(cuGraphKernelNodeSetParams, NODE_KERNEL_SIZE_1, node, (node, parameters), driver_handle node)
+KERNEL(cuGraphKernelNodeSetParams_v2, NODE_KERNEL_SIZE_2, node, (node, parameters),
+       driver_handle node)
 GET_KERNEL(cuGraphKernelNodeGetParams, NODE_KERNEL_SIZE_1)
 GET_KERNEL(cuGraphKernelNodeGetParams_v2, NODE_KERNEL_SIZE_2)
-ANY(cuGraphAddNode, (node, graph, nodes, count, parameters), driver_handle *node,
-    driver_handle graph, const void *nodes, size_t count)
-ANY(cuGraphAddNode_v2, (node, graph, nodes, edges, count, parameters), driver_handle *node,
-    driver_handle graph, const void *nodes, const void *edges, size_t count)
-ANY(cuGraphNodeSetParams, (node, parameters), driver_handle node)
+
+/* The driver has made a node: what is in a conditional one is told now and never again. */
+static void note_bodies(driver_handle node, const struct node_any *any) {
+	const driver_handle *bodies = (const driver_handle *)any->space[2];
+
+	if (any->type == NODE_TYPE_CONDITIONAL && bodies)
+		graph_source_note_bodies(node, bodies, (size_t)(any->space[1] >> 32));
+}
+
+#define ADD_ANY(name, arguments, ...)                            \
+	WRAP(name, __VA_ARGS__, void *parameters) {              \
+		bool twins = arm_work() & ARM_TWINS;             \
+		struct node_any copy;                            \
+		driver_result result;                            \
+                                                                 \
+		parameters = node_choose_any(parameters, &copy); \
+		if (twins)                                       \
+			graph_source_change(graph);              \
+		result = REAL(name) arguments;                   \
+		if (twins) {                                     \
+			if (!result)                             \
+				note_bodies(*node, parameters);  \
+			graph_source_change_end();               \
+		}                                                \
+		return result;                                   \
+	}
+ADD_ANY(cuGraphAddNode, (node, graph, nodes, count, parameters), driver_handle *node,
+	driver_handle graph, const void *nodes, size_t count)
+ADD_ANY(cuGraphAddNode_v2, (node, graph, nodes, edges, count, parameters), driver_handle *node,
+	driver_handle graph, const void *nodes, const void *edges, size_t count)
+
+WRAP(cuGraphNodeSetParams, driver_handle node, void *parameters) {
+	struct node_any copy;
+
+	parameters = node_choose_any(parameters, &copy);
+	CHANGED(cuGraphNodeSetParams, node, (node, parameters));
+}

@@ -11,26 +11,7 @@
 #include <stdint.h>
 
 #include "shim/driver/driver.h"
-
-/* CUDA_KERNEL_NODE_PARAMS; the first version ends before `kernel`. */
-struct node_kernel {
-	driver_handle function; /* NULL: `kernel` is launched */
-	unsigned grid[3], block[3], shared;
-	void **parameters, **extra;
-	driver_handle kernel, context;
-};
-#define NODE_KERNEL_SIZE_1 offsetof(struct node_kernel, kernel)
-#define NODE_KERNEL_SIZE_2 sizeof(struct node_kernel)
-
-/* CUgraphNodeParams: of a node of any type. */
-struct node_any {
-	int type, reserved[3];
-	union {
-		struct node_kernel kernel;
-		uint64_t space[29];
-	};
-	uint64_t reserved_2;
-};
+#include "shim/graph/graph-kernel.h"
 
 /*
  * What the driver is to be given in place of an application's parameters: themselves, or *copy with

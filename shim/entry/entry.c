@@ -20,6 +20,7 @@
 #include "entry.h"
 #include "shim/base/gate.h"
 #include "shim/module/launch-block.h"
+#include "shim/graph/graph-source.h"
 #include "shim/module/load.h"
 #include "shim/module/mirror.h"
 #include "shim/module/twin.h"
@@ -359,7 +360,14 @@ SYNCHRONIZE(cuCtxSynchronize_v2, (handle), handle, driver_handle handle)
  * are brought up to date before; while there is a capture nothing is patched ---------
  */
 
-#define BEGIN_CAPTURE(name, arguments, ...)                \
+/* A graph is about to get more nodes; nobody instantiates it till they are there. */
+static void capture_to(driver_handle graph) {
+	graph_source_change(graph);
+	graph_source_change_end();
+}
+
+#define BEGIN_CAPTURE(name, arguments, ...) BEGIN_CAPTURE_NOTED(name, , arguments, __VA_ARGS__)
+#define BEGIN_CAPTURE_NOTED(name, NOTE, arguments, ...)    \
 	WRAP(name, __VA_ARGS__) {                          \
 		driver_result result;                      \
                                                            \
@@ -370,6 +378,7 @@ SYNCHRONIZE(cuCtxSynchronize_v2, (handle), handle, driver_handle handle)
 			return REAL(name) arguments;       \
 		if ((work & ARM_ENGINE) && patch_needed()) \
 			patch_launch();                    \
+		NOTE;                                      \
 		gate_enter();                              \
 		capture_begin(stream);                     \
 		result = REAL(name) arguments;             \
@@ -378,10 +387,10 @@ SYNCHRONIZE(cuCtxSynchronize_v2, (handle), handle, driver_handle handle)
 		gate_leave();                              \
 		return result;                             \
 	}
-#define BEGIN_CAPTURE_TO(name)                                                                 \
-	BEGIN_CAPTURE(name, (stream, graph, nodes, edges, count, mode), driver_handle stream,  \
-		      driver_handle graph, const void *nodes, const void *edges, size_t count, \
-		      int mode)
+#define BEGIN_CAPTURE_TO(name)                                                                   \
+	BEGIN_CAPTURE_NOTED(name, capture_to(graph), (stream, graph, nodes, edges, count, mode), \
+			    driver_handle stream, driver_handle graph, const void *nodes,        \
+			    const void *edges, size_t count, int mode)
 BEGIN_CAPTURE(cuStreamBeginCapture, (stream), driver_handle stream)
 BEGIN_CAPTURE(cuStreamBeginCapture_ptsz, (stream), driver_handle stream)
 BEGIN_CAPTURE(cuStreamBeginCapture_v2, (stream, mode), driver_handle stream, int mode)

@@ -91,6 +91,7 @@ struct entry {
 
 unsigned bare_retired_count;
 bool bare_unsaid;
+uint64_t bare_twin_version, bare_gone_version;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* around all but reading the table */
 static struct entry *buckets[BUCKETS];
 static struct module *modules;
@@ -290,6 +291,7 @@ void bare_load_added(const struct load *load) {
 }
 
 static void free_module(struct module *module) {
+	__atomic_add_fetch(&bare_gone_version, 1, __ATOMIC_RELEASE);
 	FOR_EACH_ENTRY(entry)
 	if (entry->module == module)
 		forget(entry);
@@ -425,6 +427,8 @@ void bare_twin_changed(struct original *original, const struct load *twin) {
 		return;
 	module = module_of(original);
 	if (module) {
+		if (module->twin != (twin ? twin->handle : NULL))
+			__atomic_add_fetch(&bare_twin_version, 1, __ATOMIC_RELEASE);
 		module->twin = twin ? twin->handle : NULL;
 		module->twin_is_library = twin && twin->kind == LOAD_LIBRARY;
 		module->module_id = twin ? twin->module_id : 0;
@@ -455,6 +459,7 @@ static bool is_gone(const struct bare_origin *origin, driver_handle context, uin
 void bare_context_ended(driver_handle context, uint64_t now, uint64_t until) {
 	if (!context || !enter_surely())
 		return;
+	__atomic_add_fetch(&bare_gone_version, 1, __ATOMIC_RELEASE);
 	FOR_EACH_ENTRY(entry)
 	if (entry->handle && is_gone(&entry->origin, context, now, until))
 		forget(entry);
@@ -857,6 +862,19 @@ bool bare_twin_is_open(driver_handle handle, driver_handle context) {
 
 	return entry && __atomic_load_n(&entry->original, __ATOMIC_RELAXED) &&
 	       !__atomic_load_n(&entry->target, __ATOMIC_ACQUIRE);
+}
+
+bool bare_is_kernel(driver_handle handle) {
+	const struct entry *entry;
+	bool kernel = false;
+
+	if (!enter())
+		return false;
+	entry = find(handle, false);
+	if (entry)
+		kernel = entry->origin.kind == BARE_KERNEL;
+	leave();
+	return kernel;
 }
 
 void bare_twin_resolve(driver_handle handle, driver_handle context) {

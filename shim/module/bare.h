@@ -102,6 +102,13 @@ struct original;
 void bare_original_added(struct original *original, driver_handle container, driver_handle context,
 			 uint64_t context_id, uint64_t born);
 void bare_original_removed(struct original *original);
+/* Changes whenever the twin of a module does, and when twin.c has looked at attachments. */
+extern uint64_t bare_twin_version __attribute__((visibility("hidden")));
+/* Changes whenever handles have gone with their module or context: others may come in their place.
+ */
+extern uint64_t bare_gone_version __attribute__((visibility("hidden")));
+/* Is it the handle of a library's kernel (else of a function)? Known handles only. */
+bool bare_is_kernel(driver_handle handle);
 /*
  * Launches of a kernel of a library in that context belong to `original` from now on, which may
  * have a twin there; the handle belongs to another original without a context. False: it has no

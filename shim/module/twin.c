@@ -30,6 +30,7 @@
 #include "idle.h"
 #include "image.h"
 #include "capture.h"
+#include "twin-hold.h"
 #include "shim/base/cancel.h"
 #include "shim/base/deadline.h"
 #include "shim/base/gate.h"
@@ -39,6 +40,7 @@
 #define LIBRARY_BINARY_IS_PRESERVED 1 /* CUlibraryOption */
 #define GATE_WAIT_MS 5
 #define IDLE_WAIT_MS 2
+#define REPORT_WAIT_MS 1
 #define RETRY_FIRST_MS 1 /* then twice as long each time */
 #define RETRY_LAST_MS 1000
 #define PLACES_MAX 16 /* contexts with twins of a library */
@@ -63,12 +65,21 @@ struct original {
 	uint64_t retry_at_ms, retry_ms;
 };
 
+/* A twin that executable graphs hold, in whose place there is another one, or none. */
+struct kept {
+	struct kept *next;
+	struct original *original;
+	struct load *twin;
+	driver_handle context;
+};
+
 uint64_t twin_seen[2];
 
 static pthread_mutex_t maker = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct original *originals;
 static size_t copied; /* bytes */
+static struct kept *kept_twins;
 static bool wanted; /* an attachment means this process: as of the last look */
 static struct interest found; /* by it; the maker's alone */
 
@@ -297,6 +308,55 @@ static void unload(struct load *twin) {
 	load_end_unload(twin, result);
 }
 
+/*
+ * Unloads a twin that take_twin() gave, or keeps it if executable graphs hold it. The context is
+ * idle, and launches do not pass the gate, so no graph gets it meanwhile.
+ */
+static void put_away(struct original *one, struct load *twin) {
+	struct kept *kept;
+
+	if (!twin_is_held(twin->born)) {
+		unload(twin);
+		return;
+	}
+	kept = malloc(sizeof(*kept));
+	if (!kept) /* it stays loaded for good */
+		return;
+	pthread_mutex_lock(&lock);
+	*kept = (struct kept){ kept_twins, one, twin, one->context };
+	kept_twins = kept;
+	pthread_mutex_unlock(&lock);
+}
+
+/* Takes a twin off the list that was kept: of an original (NULL: that no graph holds), or NULL. */
+static struct load *take_kept(const struct original *one, driver_handle context) {
+	struct load *twin = NULL;
+
+	pthread_mutex_lock(&lock);
+	for (struct kept **link = &kept_twins; *link && !twin;) {
+		struct kept *kept = *link;
+
+		if (one ? kept->original != one
+			: kept->context != context || twin_is_held(kept->twin->born)) {
+			link = &kept->next;
+			continue;
+		}
+		*link = kept->next;
+		twin = kept->twin;
+		free(kept);
+	}
+	pthread_mutex_unlock(&lock);
+	return twin;
+}
+
+/* Unloads what graphs have let go. The context is idle, and the gate closed. */
+static void reap(driver_handle context) {
+	struct load *twin;
+
+	while ((twin = take_kept(NULL, context)) != NULL)
+		unload(twin);
+}
+
 /* No launch finds the twin any more. It stays loaded. */
 static void hide_twin(struct original *one) {
 	pthread_mutex_lock(&lock);
@@ -406,7 +466,8 @@ static bool replace_twin(struct original *one, const struct original *as, struct
 		return false;
 	before = take_twin(one);
 	if (before)
-		unload(before);
+		put_away(one, before);
+	reap(as->context);
 	if (!twin_image_fill(load, as->kind, as->handle, &missing)) {
 		gate_open();
 		load_twin_refused(load, missing);
@@ -463,7 +524,8 @@ static bool drop(struct original *one) {
 		return false;
 	twin = take_twin(one);
 	if (twin)
-		unload(twin);
+		put_away(one, twin);
+	reap(one->context);
 	gate_open();
 	return true;
 }
@@ -655,6 +717,7 @@ static void look(void) {
 		drop_ready(one);
 	if (before && !yes)
 		drop_all(false);
+	__atomic_add_fetch(&bare_twin_version, 1, __ATOMIC_RELEASE);
 	for (unsigned i = 0; i < 2; i++)
 		__atomic_store_n(&twin_seen[i], now[i], __ATOMIC_RELEASE);
 }
@@ -690,11 +753,14 @@ static bool is_due(struct twin_shape *shape) {
 		       bare_twin_is_open(shape->function, shape->context));
 }
 
+/* shape: NULL: looks only whether attachments have changed. */
 static void prepare(struct twin_shape *shape) {
 	struct original *one;
 
 	if (twin_needed())
 		look();
+	if (!shape)
+		return;
 	one = wanted && !capture_is_going_on() && context_of(shape) ? get_original(shape) : NULL;
 	if (one && !one->asked)
 		make(one);
@@ -708,8 +774,8 @@ static void prepare(struct twin_shape *shape) {
 void twin_prepare(struct twin_shape *shape) {
 	int saved = errno, cancel;
 
-	if (is_due(shape) && !gate_is_inside() && driver_own() && load_is_owner() &&
-	    enter(&cancel)) {
+	if ((shape ? is_due(shape) : twin_needed()) && !gate_is_inside() && driver_own() &&
+	    load_is_owner() && enter(&cancel)) {
 		if (pthread_mutex_trylock(&maker) == 0) {
 			prepare(shape);
 			pthread_mutex_unlock(&maker);
@@ -719,22 +785,49 @@ void twin_prepare(struct twin_shape *shape) {
 	errno = saved;
 }
 
-driver_handle twin_choose(struct twin_shape *shape, struct launch_form *form) {
+/* What is launched so; *one: whose twin it is, if it is one. */
+static driver_handle choose(struct twin_shape *shape, struct original **one,
+			    struct launch_form *form) {
 	const driver_handle function = shape->function;
-	struct original *one;
 	driver_handle twin;
 	enum fit fit;
 
-	if (shape->own || !bare_needed() || capture_is_going_on() || !context_of(shape))
+	if (shape->own || !bare_needed() || !context_of(shape))
 		return function;
-	twin = bare_twin(function, shape->context, &one, form);
-	if (twin == function || one->context != shape->context)
+	twin = bare_twin(function, shape->context, one, form);
+	if (twin == function || (*one)->context != shape->context)
 		return function;
 	fit = fit_ask(shape, twin);
 	if (fit == FIT_NO_REGISTERS || fit == FIT_NOT_AT_ONCE)
 		bare_twin_refused(function, shape->context,
 				  fit == FIT_NOT_AT_ONCE ? BARE_NOT_AT_ONCE : BARE_NO_REGISTERS);
 	return fit == FIT_YES ? twin : function;
+}
+
+driver_handle twin_choose(struct twin_shape *shape, struct launch_form *form) {
+	struct original *one;
+
+	return capture_is_going_on() ? shape->function : choose(shape, &one, form);
+}
+
+driver_handle twin_choose_for_node(struct twin_shape *shape, struct launch_form *form,
+				   uint64_t *number) {
+	struct original *one = NULL;
+	driver_handle chosen = shape->function;
+	int cancel;
+
+	*number = TWIN_HOLD_NONE;
+	if (!bare_needed() || !enter(&cancel))
+		return chosen;
+	chosen = choose(shape, &one, form); /* in the gate it is neither unloaded nor replaced */
+	pthread_mutex_lock(&lock);
+	if (one && one->twin)
+		*number = one->twin->born;
+	else
+		chosen = shape->function;
+	pthread_mutex_unlock(&lock);
+	leave(cancel);
+	return chosen;
 }
 
 struct launch_form twin_form(struct original *original, const char *kernel) {
@@ -745,6 +838,66 @@ struct launch_form twin_form(struct original *original, const char *kernel) {
 		form = twin_image_form(original->twin, kernel);
 	pthread_mutex_unlock(&lock);
 	return form;
+}
+
+bool twin_is_wanted(void) {
+	return __atomic_load_n(&wanted, __ATOMIC_RELAXED);
+}
+
+bool twin_is_awaited(struct twin_shape *shape) {
+	return is_due(shape);
+}
+
+/* The context of a twin that a graph has let go, or NULL; one that is current first. */
+static const struct original *find_free(driver_handle context) {
+	const struct original *one = NULL;
+
+	pthread_mutex_lock(&lock);
+	for (const struct kept *kept = kept_twins; kept && !one; kept = kept->next)
+		if (kept->context == context && !twin_is_held(kept->twin->born))
+			one = kept->original;
+	pthread_mutex_unlock(&lock);
+	return one;
+}
+
+void twin_released(void) {
+	int saved = errno, cancel, mode = DRIVER_CAPTURE_MODE_RELAXED;
+	driver_handle context = NULL;
+	const struct original *one;
+
+	if (gate_is_inside() || !enter(&cancel))
+		return;
+	if (pthread_mutex_trylock(&maker) == 0) {
+		driver_own()->exchange_capture_mode(&mode);
+		one = driver_own()->ctx_get_current(&context) == 0 ? find_free(context) : NULL;
+		if (one && begin_idle(one)) {
+			reap(context);
+			gate_open();
+		}
+		driver_own()->exchange_capture_mode(&mode);
+		pthread_mutex_unlock(&maker);
+	}
+	leave(cancel);
+	errno = saved;
+}
+
+bool twin_report(const char *reason) {
+	int saved = errno, cancel;
+	bool sent = false;
+
+	if (!enter(&cancel))
+		return false;
+	if (pthread_mutex_trylock(&maker) == 0) {
+		if (wanted && load_lock_twice(deadline_now_ms() + REPORT_WAIT_MS,
+					      deadline_now_ms() + found.deadline_ms)) {
+			sent = load_report_to(&found, reason);
+			load_unlock();
+		}
+		pthread_mutex_unlock(&maker);
+	}
+	leave(cancel);
+	errno = saved;
+	return sent;
 }
 
 /* ---- ends ------------------------------------------------------------------------------- */
@@ -773,7 +926,7 @@ static struct original *find(enum load_kind kind, driver_handle handle) {
 
 /* With the maker's lock. Waits for kernels, as the application's own call does. */
 static void end_original(struct original *one) {
-	driver_handle context = one->context, before = NULL;
+	driver_handle at = one->context, context, before = NULL;
 	struct load *twin;
 	int mode;
 
@@ -784,13 +937,13 @@ static void end_original(struct original *one) {
 	one->twin = NULL;
 	forget(one);
 	pthread_mutex_unlock(&lock);
-	if (!twin)
-		return;
-	if (twin->kind == LOAD_LIBRARY) /* its context may be ending */
-		context = NULL;
-	if (enter_context(context, &before, &mode)) {
-		unload(twin);
-		leave_context(context, before, mode);
+	for (; twin || (twin = take_kept(one, NULL)) != NULL; twin = NULL) {
+		twin_hold_forget(twin->born);
+		context = twin->kind == LOAD_LIBRARY ? NULL : at; /* it may be ending */
+		if (enter_context(context, &before, &mode)) {
+			unload(twin);
+			leave_context(context, before, mode);
+		}
 	}
 }
 
@@ -813,6 +966,22 @@ void twin_unloading(enum load_kind kind, driver_handle handle) {
 	errno = saved;
 }
 
+/* With the lock held: twins that were kept in a context have gone with it. */
+static void forget_kept(driver_handle context, uint64_t now, uint64_t until) {
+	for (struct kept **link = &kept_twins; *link;) {
+		struct kept *kept = *link;
+
+		if (kept->twin->kind != LOAD_MODULE || kept->context != context ||
+		    arm_outlives(kept->twin->context_id, kept->twin->born, now, until)) {
+			link = &kept->next;
+			continue;
+		}
+		*link = kept->next;
+		twin_hold_forget(kept->twin->born);
+		free(kept);
+	}
+}
+
 void twin_context_ended(driver_handle context, uint64_t now, uint64_t until) {
 	if (!(arm_work() & ARM_TWINS))
 		return;
@@ -824,8 +993,11 @@ void twin_context_ended(driver_handle context, uint64_t now, uint64_t until) {
 			continue;
 		bare_original_removed(one);
 		forget(one);
+		if (one->twin)
+			twin_hold_forget(one->twin->born);
 		if (one->twin && one->twin->kind == LOAD_MODULE)
 			one->twin = NULL; /* gone, too */
 	}
+	forget_kept(context, now, until);
 	pthread_mutex_unlock(&lock);
 }

@@ -57,7 +57,7 @@ void twin_context_ended(driver_handle context, uint64_t now, uint64_t until);
  * Before a launch, outside of the gate: looks whether attachments have changed, and makes the twin
  * of the kernel's module if one is wanted. What cannot be done now is tried at a later launch.
  */
-void twin_prepare(struct twin_shape *shape);
+void twin_prepare(struct twin_shape *shape); /* NULL: it only looks */
 
 /* What is launched in place of shape->function. *form: the block that a twin has to be given.
  * Inside of the gate. */
@@ -65,6 +65,23 @@ driver_handle twin_choose(struct twin_shape *shape, struct launch_form *form);
 /* How a kernel of the original's twin takes the block of a launch. The twin is not unloaded
  * meanwhile. */
 struct launch_form twin_form(struct original *original, const char *kernel);
+
+/*
+ * The same for a node of an executable graph that runs in shape->context. *twin: the number of the
+ * twin that it is of (twin-hold.h); whoever gives it to a node holds that twin.
+ */
+driver_handle twin_choose_for_node(struct twin_shape *shape, struct launch_form *form,
+				   uint64_t *twin);
+
+/* Does an attachment mean this process, as of the last look? */
+bool twin_is_wanted(void);
+/* Is there something that twin_prepare() of that shape has not done yet? */
+bool twin_is_awaited(struct twin_shape *shape);
+/* No graph holds a twin any more that some did: it is unloaded if it is not used and the context is
+ * idle, else with the next change. Outside of the gate. */
+void twin_released(void);
+/* Tells the daemon why kernels of a graph have no twins, for `gpuprobectl why`. False: not now. */
+bool twin_report(const char *reason);
 
 /* ---- twin-image.c -------------------------------------------------------------------- */
 

@@ -154,19 +154,6 @@ def test_cannot():
         wait_until(said, "the reason")
 
 
-def test_graphs_keep_originals():
-    with ptx_daemon() as daemon, Live(daemon) as program:
-        program.launch(1)
-        daemon.attach()
-        counted = wait_for_twin(daemon, program)
-        program.do("capture 0 vectorAdd 3")
-        program.do("replay 2")
-        program.note("vectorAdd", 6)
-        equal(daemon.count_of(), counted)
-        program.launch(2)
-        equal(daemon.count_of(), counted + 2 * THREADS)
-
-
 def test_unloaded():
     """The module is unloaded and loaded again while it is probed."""
     with ptx_daemon() as daemon, Live(daemon) as program:

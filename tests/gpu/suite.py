@@ -343,6 +343,10 @@ print(loss.item(), w.grad.double().sum().item(), f(x).double().sum().item(), x.f
         """Which twin is launched: barriers of kernels, cooperative launches, attributes, contexts."""
         self.script("twin_fit", TOP / "tests/e2e/test-twin-fit.py", self.build)
 
+    def test_twin_graphs(self):
+        """Nodes of executable graphs get twins, and lose them."""
+        self.script("twin_graphs", TOP / "tests/e2e/test-twin-graphs.py", self.build)
+
     def test_graphs(self):
         """CUDA graphs from before attach, from while attached and from after."""
         self.script("graphs", TOP / "tests/e2e/test-graphs.py", self.build)

@@ -4,6 +4,9 @@
  * already, so the order of adding is an order of execution; edges are for pairing nodes in updates.
  * An executable graph is a copy, and so is a clone; each of its nodes remembers which one it is a
  * copy of. GPUPROBE_SIM_NO_CLONE=1: graphs cannot be cloned, as if they allocated memory.
+ * GPUPROBE_SIM_REFUSE=KERNEL: a node of an executable graph does not take a kernel of that name
+ * from another module than its own.
+ * GPUPROBE_SIM_NODE_US=N: changing a node of an executable graph takes so long.
  * GPUPROBE_SIM_CLONES=N, GPUPROBE_SIM_INSTANCES=N: there is memory for N clones, or executable
  * graphs, and no more. GPUPROBE_SIM_DEVICE_UPDATABLE=1: every kernel node says that it is updated
  * from the device.
@@ -11,6 +14,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "api.h"
 
@@ -26,15 +30,19 @@ static void free_bodies(CUgraphNode node) {
 	free(node->bodies);
 }
 
+static void node_free(CUgraphNode node) {
+	api_live_remove(node);
+	api_graph_free(node->child);
+	free_bodies(node);
+	api_node_deinit(node);
+	free(node);
+}
+
 static void graph_deinit(struct CUgraph_st *graph) {
-	for (size_t n = 0; n < graph->count; n++) {
-		api_live_remove(graph->nodes[n]);
-		api_graph_free(graph->nodes[n]->child);
-		free_bodies(graph->nodes[n]);
-		api_node_deinit(graph->nodes[n]);
-		free(graph->nodes[n]);
-	}
+	for (size_t n = 0; n < graph->count; n++)
+		node_free(graph->nodes[n]);
 	free(graph->nodes);
+	api_user_release_all(graph);
 }
 
 void api_graph_free(CUgraph graph) {
@@ -100,6 +108,7 @@ CUgraphNode api_graph_add(struct CUgraph_st *graph, const struct CUgraphNode_st 
 		return NULL;
 	}
 	copy->graph = graph;
+	copy->id = api_next_id();
 	if (!depend(copy, dependencies, count) || !api_live_add(copy, API_NODE)) {
 		api_node_deinit(copy);
 		free(copy);
@@ -123,6 +132,8 @@ static CUgraphNode at_same_place(const struct CUgraph_st *to, CUgraph graph, CUg
 
 /* Copies all nodes. Under the lock. */
 static bool copy_graph(struct CUgraph_st *to, CUgraph graph, bool executable) {
+	if (!api_user_copy(to, graph))
+		return false;
 	for (size_t n = 0; n < graph->count; n++) {
 		const CUgraphNode from = graph->nodes[n];
 		CUgraphNode node,
@@ -138,6 +149,7 @@ static bool copy_graph(struct CUgraph_st *to, CUgraph graph, bool executable) {
 		if (!node)
 			return false;
 		node->original = from;
+		node->original_id = from->id;
 		if (executable && node->type == CU_GRAPH_NODE_TYPE_KERNEL && api_patchable() &&
 		    !api_freeze(node))
 			return false;
@@ -206,7 +218,42 @@ API_EXPORT CUresult cuGraphDestroy(CUgraph hGraph) {
 	else
 		r = CUDA_ERROR_INVALID_VALUE;
 	api_unlock();
+	api_user_end();
 	return r;
+}
+
+/* Others do not depend on it any more. */
+API_EXPORT CUresult cuGraphDestroyNode(CUgraphNode hNode) {
+	CUresult r = api_initialized();
+	struct CUgraph_st *graph;
+	size_t at = 0;
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	api_lock();
+	graph = api_live(hNode, API_NODE) ? hNode->graph : NULL;
+	while (graph && at < graph->count && graph->nodes[at] != hNode)
+		at++;
+	if (!graph || at == graph->count) {
+		api_unlock();
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	for (size_t n = 0; n < hNode->dependency_count; n++)
+		hNode->dependencies[n]->dependent_count--;
+	for (size_t n = 0; n < graph->count; n++) {
+		CUgraphNode other = graph->nodes[n];
+		size_t kept = 0;
+
+		for (size_t i = 0; i < other->dependency_count; i++)
+			if (other->dependencies[i] != hNode)
+				other->dependencies[kept++] = other->dependencies[i];
+		other->dependency_count = kept;
+	}
+	memmove(graph->nodes + at, graph->nodes + at + 1,
+		(--graph->count - at) * sizeof(CUgraphNode));
+	node_free(hNode);
+	api_unlock();
+	return CUDA_SUCCESS;
 }
 
 /* Under the lock. */
@@ -470,6 +517,8 @@ static CUresult set_params(CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *para
 	fresh.partner = node->partner;
 	fresh.graph = node->graph;
 	fresh.original = node->original;
+	fresh.original_id = node->original_id;
+	fresh.id = node->id;
 	fresh.disabled = node->disabled;
 	*node = fresh;
 	return CUDA_SUCCESS;
@@ -653,16 +702,52 @@ API_EXPORT CUresult cuGraphInstantiate_v2(CUgraphExec *exec, CUgraph graph, CUgr
 }
 API_ALIAS(cuGraphInstantiate, cuGraphInstantiate_v2);
 
-/* The copy of a node, in children, too; NULL: there is none. */
+/* The copy of a node, in children and bodies, too; NULL: there is none. */
 static CUgraphNode find_copy(const struct CUgraph_st *graph, CUgraphNode original) {
 	CUgraphNode found = NULL;
 
-	for (size_t n = 0; n < graph->count && !found; n++)
-		if (graph->nodes[n]->original == original)
-			found = graph->nodes[n];
-		else if (graph->nodes[n]->child)
-			found = find_copy(graph->nodes[n]->child, original);
+	for (size_t n = 0; n < graph->count && !found; n++) {
+		CUgraphNode node = graph->nodes[n];
+
+		if (node->original == original && node->original_id == original->id)
+			found = node;
+		else if (node->child)
+			found = find_copy(node->child, original);
+		for (uint32_t i = 0; i < node->body_count && !found; i++)
+			found = find_copy(node->bodies[i], original);
+	}
 	return found;
+}
+
+/* The node of an executable graph that a call means: the graph that it was made from must be there.
+ * Under the lock. */
+static CUgraphNode exec_node(CUgraphExec exec, CUgraphNode node) {
+	return api_live(exec, API_EXEC) && api_live(node, API_NODE) ? find_copy(&exec->graph, node)
+								    : NULL;
+}
+
+static bool is_refused(CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params) {
+	const char *name = getenv("GPUPROBE_SIM_REFUSE");
+	CUfunction function =
+		api_function(params->func ? params->func : (CUfunction)(void *)params->kern);
+
+	return name && function && function->module != node->function->module &&
+	       !strcmp(function->function->name, name);
+}
+
+static void take_time(void) {
+	const char *us = getenv("GPUPROBE_SIM_NODE_US");
+	struct timespec now, end;
+
+	if (!us)
+		return;
+	clock_gettime(CLOCK_MONOTONIC, &end);
+	end.tv_nsec += strtol(us, NULL, 10) * 1000;
+	end.tv_sec += end.tv_nsec / 1000000000;
+	end.tv_nsec %= 1000000000;
+	do
+		clock_gettime(CLOCK_MONOTONIC, &now);
+	while (now.tv_sec < end.tv_sec || (now.tv_sec == end.tv_sec && now.tv_nsec < end.tv_nsec));
 }
 
 static CUresult exec_set_params(CUgraphExec exec, CUgraphNode node,
@@ -674,10 +759,13 @@ static CUresult exec_set_params(CUgraphExec exec, CUgraphNode node,
 		return r;
 	if (!params)
 		return CUDA_ERROR_INVALID_VALUE;
+	take_time();
 	api_lock();
 	r = CUDA_ERROR_INVALID_VALUE;
-	copy = api_live(exec, API_EXEC) ? find_copy(&exec->graph, node) : NULL;
-	if (copy && kernel_node(copy))
+	copy = exec_node(exec, node);
+	if (copy && kernel_node(copy) && is_refused(copy, params))
+		r = CUDA_ERROR_NOT_SUPPORTED;
+	else if (copy && kernel_node(copy))
 		r = set_params(copy, params, second);
 	api_unlock();
 	return r;
@@ -786,7 +874,7 @@ API_EXPORT CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec hGraphExec, C
 	if (r != CUDA_SUCCESS)
 		return r;
 	api_lock();
-	copy = api_live(hGraphExec, API_EXEC) ? find_copy(&hGraphExec->graph, hNode) : NULL;
+	copy = exec_node(hGraphExec, hNode);
 	r = copy && copy->child && api_live(childGraph, API_GRAPH)
 		    ? update(copy->child, childGraph, &different)
 		    : CUDA_ERROR_INVALID_VALUE;
@@ -847,7 +935,7 @@ API_EXPORT CUresult cuGraphNodeSetEnabled(CUgraphExec hGraphExec, CUgraphNode hN
 		return r;
 	api_lock();
 	r = CUDA_ERROR_INVALID_VALUE;
-	copy = api_live(hGraphExec, API_EXEC) ? find_copy(&hGraphExec->graph, hNode) : NULL;
+	copy = exec_node(hGraphExec, hNode);
 	if (copy) {
 		copy->disabled = !isEnabled;
 		r = CUDA_SUCCESS;
@@ -934,5 +1022,6 @@ API_EXPORT CUresult cuGraphExecDestroy(CUgraphExec hGraphExec) {
 		r = CUDA_ERROR_INVALID_VALUE;
 	}
 	api_unlock();
+	api_user_end();
 	return r;
 }

@@ -28,6 +28,7 @@ enum api_kind {
 	API_NODE,
 	API_EXEC,
 	API_LINK,
+	API_USER_OBJECT,
 };
 
 /*
@@ -129,6 +130,7 @@ struct api_frozen {
 
 struct CUgraphNode_st {
 	CUgraphNodeType type;
+	uint64_t id;
 	CUgraph graph;
 	/* kernels */
 	CUfunction function;
@@ -151,12 +153,21 @@ struct CUgraphNode_st {
 	struct CUgraphNode_st **dependencies; /* owned, in the order of edges */
 	size_t dependency_count, dependent_count;
 	struct CUgraphNode_st *original; /* in an exec or a clone: the node it is a copy of */
+	uint64_t original_id; /* and its id: that node may be gone */
 	struct CUgraphNode_st
 		*partner; /* in an exec that is being updated: the node of the other graph */
 	bool disabled; /* in an exec */
 };
 
+/* References to a user object that a graph has. */
+struct api_user_reference {
+	struct CUuserObject_st *object;
+	unsigned int count;
+};
+
 struct CUgraph_st {
+	struct api_user_reference *users; /* owned, as are the references */
+	size_t user_count;
 	CUgraphNode *nodes; /* in an order that respects dependencies: the one they were added in */
 	size_t count, allocated;
 };
@@ -275,6 +286,14 @@ bool api_graph_check(CUgraph graph, const CUgraphNode *dependencies, size_t coun
 bool api_graph_add_bodies(CUgraphNode node, uint32_t count);
 CUresult api_graph_run(const struct CUgraph_st *graph, CUstream stream);
 void api_graph_free(CUgraph graph);
+
+/* --- api-user.c --- */
+
+/* Gives a graph as many references as another one has. Under the lock. */
+bool api_user_copy(struct CUgraph_st *to, const struct CUgraph_st *from);
+void api_user_release_all(struct CUgraph_st *graph); /* under the lock */
+/* Calls the functions of objects without references. Not under the lock. */
+void api_user_end(void);
 
 /* --- api-conditional.c --- */
 

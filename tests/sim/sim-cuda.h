@@ -96,6 +96,7 @@ typedef struct CUevent_st *CUevent;
 typedef struct CUgraph_st *CUgraph;
 typedef struct CUgraphNode_st *CUgraphNode;
 typedef struct CUgraphExec_st *CUgraphExec;
+typedef struct CUuserObject_st *CUuserObject;
 typedef struct CUlinkState_st *CUlinkState;
 typedef struct CUctxCreateParams_st CUctxCreateParams; /* the CPU driver takes NULL only */
 typedef struct CUgreenCtx_st *CUgreenCtx;
@@ -547,7 +548,13 @@ CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData);
 
 CUresult cuGraphCreate(CUgraph *phGraph, unsigned int flags);
 CUresult cuGraphDestroy(CUgraph hGraph);
+CUresult cuGraphDestroyNode(CUgraphNode hNode);
 CUresult cuGraphClone(CUgraph *phGraphClone, CUgraph originalGraph);
+CUresult cuUserObjectCreate(CUuserObject *object_out, void *ptr, CUhostFn destroy,
+			    unsigned int initialRefcount, unsigned int flags);
+CUresult cuUserObjectRelease(CUuserObject object, unsigned int count);
+CUresult cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned int count,
+				 unsigned int flags);
 CUresult cuGraphAddKernelNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
 				 const CUgraphNode *dependencies, size_t numDependencies,
 				 const CUDA_KERNEL_NODE_PARAMS *nodeParams);

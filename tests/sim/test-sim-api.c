@@ -495,7 +495,8 @@ static void test_capture(void **state) {
 	assert_int_equal(*(uint32_t *)params.kernelParams[1], 5);
 	params.kernelParams = arguments;
 	OK(cuGraphExecKernelNodeSetParams_v2(exec, nodes[0], &params));
-	OK(cuGraphDestroy(graph));
+	OK(cuGraphDestroy(graph)); /* which the executable one has forgotten then */
+	FAILS(cuGraphExecKernelNodeSetParams_v2(exec, nodes[0], &params), CUDA_ERROR_INVALID_VALUE);
 	OK(cuGraphLaunch(exec, NULL));
 	OK(cuMemcpyDtoH_v2(&out, memory, 4));
 	assert_int_equal(out, 6);
@@ -528,6 +529,41 @@ static void test_capture(void **state) {
 }
 
 /* --- the rest --- */
+
+static void count_ended(void *userdata) {
+	++*(int *)userdata;
+}
+
+/* User objects end with the last graph or executable graph that has them; nodes can be destroyed.
+ */
+static void test_graph_ends(void **state) {
+	CUgraphNode nodes[2];
+	CUuserObject object;
+	size_t count = 2;
+	CUgraphExec exec;
+	CUgraph graph;
+	int ended = 0;
+
+	(void)state;
+	OK(cuGraphCreate(&graph, 0));
+	OK(cuGraphAddEmptyNode(&nodes[0], graph, NULL, 0));
+	OK(cuGraphAddEmptyNode(&nodes[1], graph, &nodes[0], 1));
+	FAILS(cuUserObjectCreate(&object, &ended, count_ended, 0, 1), CUDA_ERROR_INVALID_VALUE);
+	OK(cuUserObjectCreate(&object, &ended, count_ended, 2, 1));
+	OK(cuGraphRetainUserObject(graph, object, 1, 1));
+	OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+	OK(cuUserObjectRelease(object, 1));
+	OK(cuGraphDestroyNode(nodes[0]));
+	FAILS(cuGraphDestroyNode(nodes[0]), CUDA_ERROR_INVALID_VALUE);
+	OK(cuGraphGetNodes(graph, nodes, &count));
+	assert_int_equal(count, 1);
+	OK(cuGraphLaunch(exec, NULL));
+	OK(cuGraphDestroy(graph));
+	FAILS(cuGraphDestroy(graph), CUDA_ERROR_INVALID_VALUE);
+	assert_int_equal(ended, 0);
+	OK(cuGraphExecDestroy(exec));
+	assert_int_equal(ended, 1);
+}
 
 static void test_proc_address(void **state) {
 	CUdriverProcAddressQueryResult status;
@@ -769,6 +805,7 @@ int main(void) {
 		cmocka_unit_test_setup_teardown(test_memory, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_capture, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_capture_ends, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_graph_ends, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_context_ends, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_library_contexts, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_attributes, setup, teardown),

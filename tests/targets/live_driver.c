@@ -15,6 +15,7 @@
  *   listed SLOT KERNEL N      the same by a handle out of the list of the library's kernels
  *   capture SLOT KERNEL N     captures N launches as the graph
  *   update SLOT KERNEL N      captures N launches, and updates the executable graph from them
+ *   misfit SLOT KERNEL N      the same, which must fail
  *   resize N                  gives every node of the executable graph N blocks, by itself
  *   diamond SLOT KERNEL HOW   a graph of nodes with 1 to 4 blocks, of which the second and the
  *                             third depend on the first, and the last on them (HOW 0); with the
@@ -28,7 +29,7 @@
  *   enable NODE
  *   replay N [T]              launches the graph N times in each of T threads (1), and waits for
  *                             them
- *   forget                    destroys the graph
+ *   forget                    destroys the graph, and the executable one
  *   blocks N                  of every launch from now on
  *   start SLOT KERNEL T       T threads launch, one launch at a time each, until `stop`
  *   counts                    launches that the threads have begun, and that have ended
@@ -42,6 +43,8 @@
  *   calm
  *   sandbox                   kills the process from then on if it looks for files, sockets or
  *                             itself
+ *
+ * More of graphs: live_graph.c.
  *
  * With an argument: another thread calls cuInit(), too, and first. Each command is answered with a
  * line: "ok" and numbers. Exits 0 at the end of its input.
@@ -59,6 +62,7 @@
 #include <unistd.h>
 
 #include "driver.h"
+#include "live_graph.h"
 
 #define SLOTS 8
 #define THREADS_MAX 16
@@ -302,7 +306,8 @@ static void forget(void) {
 	if (!state.exec)
 		return;
 	CHECK(driver.graph_exec_destroy(state.exec));
-	CHECK(driver.graph_destroy(state.graph));
+	if (state.graph)
+		CHECK(driver.graph_destroy(state.graph));
 	state.exec = NULL;
 }
 
@@ -311,6 +316,15 @@ static void update(CUgraph graph) {
 
 	CHECK(driver.graph_exec_update(state.exec, graph, &info));
 	CHECK(driver.graph_destroy(graph));
+}
+
+/* Returns whether it was refused. */
+static bool misfit(CUgraph graph) {
+	CUgraphExecUpdateResultInfo info;
+	bool refused = driver.graph_exec_update(state.exec, graph, &info) != CUDA_SUCCESS;
+
+	CHECK(driver.graph_destroy(graph));
+	return refused;
 }
 
 static CUgraphNode node_in(CUgraph graph, size_t number) {
@@ -400,6 +414,26 @@ static void take(CUgraph graph) {
 	CHECK(driver.graph_instantiate(&state.exec, state.graph, 0));
 }
 
+static struct live_graph live_graph(void) {
+	return (struct live_graph){ &state.graph,  &state.exec,        state.stream,
+				    state.context, state.buffers.data, state.blocks };
+}
+
+/* More of graphs, with a kernel. */
+static bool run_live_graph(const struct slot *slot, const char *verb, const char *kernel,
+			   int count) {
+	const struct live_graph live = live_graph();
+	CUgraph made;
+
+	if (!live_graph_run_kernel(&live, verb, function_of(slot, kernel), count, &made))
+		return false;
+	if (!made)
+		return true;
+	take(made);
+	puts("ok");
+	return true;
+}
+
 static void *replay_thread(void *userdata) {
 	CUstream stream;
 
@@ -427,6 +461,7 @@ static void replay(int count, int threads) {
 
 /* What has to do with graphs, and needs no slot. */
 static bool run_graph(const char *verb, int number, const char *more) {
+	const struct live_graph live = live_graph();
 	int threads = atoi(more);
 
 	if (!strcmp(verb, "replay") && threads >= 0 && threads <= THREADS_MAX)
@@ -445,7 +480,7 @@ static bool run_graph(const char *verb, int number, const char *more) {
 	else if (!strcmp(verb, "blocks"))
 		state.blocks = (unsigned)number;
 	else
-		return false;
+		return live_graph_run(&live, verb, number);
 	puts("ok");
 	return true;
 }
@@ -547,6 +582,9 @@ static bool run(const char *line) {
 			take(graph);
 	} else if (!strcmp(verb, "update") && words == 4) {
 		update(capture(slot, kernel, count));
+	} else if (!strcmp(verb, "misfit") && words == 4) {
+		if (!misfit(capture(slot, kernel, count)))
+			return false;
 	} else if (!strcmp(verb, "start") && words == 4 && count <= THREADS_MAX) {
 		loop_start(slot, kernel, count);
 	} else if (!strcmp(verb, "counts")) {
@@ -575,6 +613,8 @@ static bool run(const char *line) {
 	} else if (!strcmp(verb, "sandbox")) {
 		if (!sandbox())
 			return false;
+	} else if (words >= 3) {
+		return run_live_graph(slot, verb, kernel, count);
 	} else {
 		return false;
 	}
