@@ -104,7 +104,7 @@ def test_attach_errors():
             ({"object": encoded("counter"), "threads": 1 << 40}, "InvalidArgument", "268435456"),
             ({"object": encoded("counter"), "ring_size": 16383}, "InvalidArgument", "16 KiB"),
             ({"object": encoded("counter"), "ring_size": (2 << 30) + 1}, "InvalidArgument", "2 GiB"),
-            ({"object": encoded("context"), "point": "memcapture/f"}, "CompileFailed", "at a memory access it has 48 bytes"),
+            ({"object": encoded("context"), "point": "memcapture/f"}, "CompileFailed", "at a memory access it has 80 bytes"),
             ({"object": encoded("exit")}, "VerificationFailed", "bpf_cuda_exit"),
             ({"object": encoded("host")}, "InvalidObject", "the object has none for the GPU"),
             ({"object": encoded("host"), "program": "on_unlink"}, "InvalidObject", "cuda__"),
