@@ -13,9 +13,6 @@
 
 #include "shim/module/bare.h"
 
-#define EXTRA_END NULL
-#define EXTRA_BUFFER ((void *)1)
-#define EXTRA_SIZE ((void *)2)
 #define PARAMETERS_MAX 8192 /* there are 32,764 bytes for them */
 
 /* The handle of the kernel that has an original; NULL: none has. */
@@ -70,7 +67,7 @@ static bool take_layout(struct kernel_copy *copy) {
 
 /* Copies the values out of an array of pointers, or out of the one buffer of `extra`. */
 static bool take_values(struct kernel_copy *copy, void **parameters, void **extra) {
-	const void *buffer = NULL;
+	const void *buffer;
 	size_t size = 0;
 
 	if (!copy->count)
@@ -84,14 +81,7 @@ static bool take_values(struct kernel_copy *copy, void **parameters, void **extr
 	}
 	if (parameters)
 		return true;
-	for (; extra && *extra != EXTRA_END; extra += 2) {
-		if (*extra == EXTRA_BUFFER)
-			buffer = extra[1];
-		else if (*extra == EXTRA_SIZE && extra[1])
-			memcpy(&size, extra[1], sizeof(size));
-		else
-			return false;
-	}
+	buffer = extra ? launch_block_buffer(extra, &size) : NULL;
 	if (!buffer || size < copy->offsets[copy->count])
 		return false;
 	memcpy(copy->values, buffer, copy->offsets[copy->count]);

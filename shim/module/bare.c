@@ -800,9 +800,7 @@ static bool finish(struct question *question, driver_handle *bare, unsigned roun
 		free_kernel(kernel);
 	} else if (!*bare) {
 		kernel->failed = true;
-		FOR_EACH_ENTRY(entry)
-		if (entry->kernel == kernel)
-			reset(entry, entry->handle);
+		reset_kernel(kernel);
 	} else if (!again && question->entry->handle == question->handle &&
 		   question->entry->kernel == kernel) {
 		if (question->twin)

@@ -81,8 +81,7 @@ static bool add_pointer(struct launch_frame *frame, const struct launch_form *fo
 	return true;
 }
 
-/* The buffer of an `extra`; NULL: it is not as the driver wants it. */
-static const void *find_buffer(void **extra, size_t *size) {
+const void *launch_block_buffer(void **extra, size_t *size) {
 	const void *buffer = NULL;
 
 	*size = 0;
@@ -99,7 +98,7 @@ static const void *find_buffer(void **extra, size_t *size) {
 
 static bool add_bytes(struct launch_frame *frame, const struct launch_form *form) {
 	size_t theirs;
-	const void *buffer = find_buffer(frame->extra, &theirs);
+	const void *buffer = launch_block_buffer(frame->extra, &theirs);
 	unsigned char *bytes;
 
 	if (!buffer || theirs < form->size)

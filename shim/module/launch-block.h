@@ -56,3 +56,7 @@ static inline void launch_block_end(struct launch_frame *frame) {
 
 /* Fills in the block of a launch by this thread. */
 void launch_block_fill(struct launch_block *block, uint64_t stream);
+
+/* The buffer of arguments in an `extra`, and its size in bytes; NULL: it is not as the driver wants
+ * it. */
+const void *launch_block_buffer(void **extra, size_t *size);
