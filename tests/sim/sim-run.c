@@ -430,8 +430,22 @@ static struct modes read_modes(void) {
 	return modes;
 }
 
+/*
+ * What the functions of a program take of a thread's stack if each calls the next. Registers lie in a
+ * frame, so that a large function takes more here than on a GPU.
+ */
+static size_t chain_size(const struct sim_program *program) {
+	size_t size = 0;
+
+	for (uint32_t n = 0; n < program->function_count; n++)
+		if (!program->functions[n]->entry)
+			size += sizeof(struct sim_frame) + program->functions[n]->frame_size;
+	return size;
+}
+
 CUresult sim_run(const struct sim_launch *launch) {
 	static uint64_t grids;
+	size_t needed = launch->function->frame_size + chain_size(launch->function->program);
 	struct sim_program *program = launch->function->program;
 	struct grid grid = {
 		.launch = launch,
@@ -443,13 +457,15 @@ CUresult sim_run(const struct sim_launch *launch) {
 		.shared_size = program->shared_size + launch->dynamic_shared,
 	};
 
-	if (launch->function->frame_size > SIM_STACK_SIZE / 2) /* large local arrays */
-		grid.stack_size += launch->function->frame_size;
 	if (grid.modes.workers > grid.count)
 		grid.modes.workers = grid.count;
 	forget_ranges(program);
 	for (uint32_t n = 0; n < SIM_PATCHES; n++)
-		if (program->patches[n])
+		if (program->patches[n]) {
 			forget_ranges(program->patches[n]->program);
+			needed += chain_size(program->patches[n]->program);
+		}
+	if (needed > SIM_STACK_SIZE / 2) /* only recursion is to find it full */
+		grid.stack_size += needed;
 	return run_grid(&grid);
 }

@@ -216,6 +216,22 @@ static void test_kernel_errors(void **state) {
 	kernel_fails("deep", 1, CUDA_ERROR_HARDWARE_STACK_ERROR);
 }
 
+/* Frames that do not fit in the usual stack: only recursion fills a stack. */
+static void test_large_frames(void **state) {
+	static const char text[] = HEAD
+		".func last () { .local .b8 room[200000]; ret; }\n"
+		".func first () { .local .b8 room[200000]; call.uni last; ret; }\n"
+		".visible .entry chain () { call.uni first; ret; }\n";
+	CUmodule module;
+	CUfunction function;
+
+	OK(cuModuleLoadData(&module, text));
+	OK(cuModuleGetFunction(&function, module, "chain"));
+	OK(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
+	OK(cuCtxSynchronize());
+	OK(cuModuleUnload(module));
+}
+
 /* A thread that spins for another one of its block gets what it waits for. */
 static void test_spin(void **state) {
 	CUmodule module = load_counter();
@@ -799,6 +815,7 @@ int main(void) {
 		cmocka_unit_test_setup_teardown(test_probe, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_launch_errors, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_kernel_errors, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_large_frames, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_spin, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_images, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_linker, setup, teardown),
