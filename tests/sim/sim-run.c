@@ -431,8 +431,8 @@ static struct modes read_modes(void) {
 }
 
 /*
- * What the functions of a program take of a thread's stack if each calls the next. Registers lie in a
- * frame, so that a large function takes more here than on a GPU.
+ * What the functions of a program take of a thread's stack if each calls the next. Registers lie in
+ * a frame, so that a large function takes more here than on a GPU.
  */
 static size_t chain_size(const struct sim_program *program) {
 	size_t size = 0;

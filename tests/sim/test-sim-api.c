@@ -218,10 +218,10 @@ static void test_kernel_errors(void **state) {
 
 /* Frames that do not fit in the usual stack: only recursion fills a stack. */
 static void test_large_frames(void **state) {
-	static const char text[] = HEAD
-		".func last () { .local .b8 room[200000]; ret; }\n"
-		".func first () { .local .b8 room[200000]; call.uni last; ret; }\n"
-		".visible .entry chain () { call.uni first; ret; }\n";
+	static const char text[] =
+		HEAD ".func last () { .local .b8 room[200000]; ret; }\n"
+		     ".func first () { .local .b8 room[200000]; call.uni last; ret; }\n"
+		     ".visible .entry chain () { call.uni first; ret; }\n";
 	CUmodule module;
 	CUfunction function;
 
