@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "sim-program.h"
+#include "sim-thread.h"
 
 #define VARIABLES_MAX (UINT64_C(1) << 30)
 #define ISA_MAX 90
@@ -407,6 +408,19 @@ static CUresult fill_in(struct loader *loader) {
 	return CUDA_SUCCESS;
 }
 
+/*
+ * What the functions of a program take of a thread's stack if each calls the next. Registers lie in
+ * a frame, so that a large function takes more here than on a GPU.
+ */
+static size_t chain_size(const struct sim_program *program) {
+	size_t size = 0;
+
+	for (uint32_t n = 0; n < program->function_count; n++)
+		if (!program->functions[n]->entry)
+			size += sizeof(struct sim_frame) + program->functions[n]->frame_size;
+	return size;
+}
+
 CUresult sim_program_new(struct sim_program **out, const char *const *texts, const size_t *lengths,
 			 uint32_t n, const struct sim_elsewhere *addresses, char *message,
 			 size_t message_size) {
@@ -439,6 +453,7 @@ CUresult sim_program_new(struct sim_program **out, const char *const *texts, con
 		sim_program_free(program);
 		return r;
 	}
+	program->chain_size = chain_size(program);
 	*out = program;
 	return CUDA_SUCCESS;
 }

@@ -430,23 +430,10 @@ static struct modes read_modes(void) {
 	return modes;
 }
 
-/*
- * What the functions of a program take of a thread's stack if each calls the next. Registers lie in
- * a frame, so that a large function takes more here than on a GPU.
- */
-static size_t chain_size(const struct sim_program *program) {
-	size_t size = 0;
-
-	for (uint32_t n = 0; n < program->function_count; n++)
-		if (!program->functions[n]->entry)
-			size += sizeof(struct sim_frame) + program->functions[n]->frame_size;
-	return size;
-}
-
 CUresult sim_run(const struct sim_launch *launch) {
 	static uint64_t grids;
-	size_t needed = launch->function->frame_size + chain_size(launch->function->program);
 	struct sim_program *program = launch->function->program;
+	size_t needed = launch->function->frame_size + program->chain_size, patch_size = 0;
 	struct grid grid = {
 		.launch = launch,
 		.modes = read_modes(),
@@ -460,11 +447,17 @@ CUresult sim_run(const struct sim_launch *launch) {
 	if (grid.modes.workers > grid.count)
 		grid.modes.workers = grid.count;
 	forget_ranges(program);
-	for (uint32_t n = 0; n < SIM_PATCHES; n++)
-		if (program->patches[n]) {
-			forget_ranges(program->patches[n]->program);
-			needed += chain_size(program->patches[n]->program);
-		}
+	for (uint32_t n = 0; n < SIM_PATCHES; n++) {
+		struct sim_program *patch =
+			program->patches[n] ? program->patches[n]->program : NULL;
+
+		if (!patch)
+			continue;
+		forget_ranges(patch);
+		if (patch->chain_size > patch_size) /* one runs at a time */
+			patch_size = patch->chain_size;
+	}
+	needed += patch_size;
 	if (needed > SIM_STACK_SIZE / 2) /* only recursion is to find it full */
 		grid.stack_size += needed;
 	return run_grid(&grid);

@@ -198,6 +198,7 @@ struct sim_program {
 	uint32_t variable_count;
 	struct sim_index *index;
 	uint32_t shared_size; /* static, of all functions */
+	size_t chain_size; /* bytes of a thread's stack if each function calls the next */
 	uint64_t cache_generation;
 	const struct sim_function *patches[SIM_PATCHES]; /* what it is patched with */
 };
