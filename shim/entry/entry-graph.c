@@ -10,7 +10,6 @@
 
 #include "shim/module/arm.h"
 #include "entry.h"
-#include "entry-node.h"
 #include "shim/base/gate.h"
 #include "shim/graph/graph.h"
 #include "shim/graph/graph-source.h"
@@ -137,19 +136,17 @@ UPDATE(cuGraphExecUpdate, (exec, graph, node, status), driver_handle *node, int 
 UPDATE(cuGraphExecUpdate_v2, (exec, graph, status), void *status)
 
 /*
- * SET: an expression of `found`, and of `node`, which is the clone's then. CHOOSE: what is done
- * with the arguments before all. With twins: GIVE, is it done without the call? TWIN, what is done
- * after success, and `number`.
+ * SET: an expression of `found`, and of `node`, which is the clone's then. With twins: GIVE, is it
+ * done without the call? TWIN, what is done after success, and `number`.
  */
 #define UPDATE_NODE(name, SET, arguments, ...) \
-	UPDATE_CHOSEN(name, , false, , SET, arguments, __VA_ARGS__)
-#define UPDATE_CHOSEN(name, CHOOSE, GIVE, TWIN, SET, arguments, ...)                      \
+	UPDATE_TWIN(name, false, , SET, arguments, __VA_ARGS__)
+#define UPDATE_TWIN(name, GIVE, TWIN, SET, arguments, ...)                                \
 	WRAP(name, driver_handle exec, driver_handle node, __VA_ARGS__) {                 \
 		driver_handle theirs = exec;                                              \
 		struct graph_node found;                                                  \
 		driver_result result;                                                     \
                                                                                           \
-		CHOOSE;                                                                   \
 		if (arm_work() & ARM_TWINS) {                                             \
 			__attribute__((unused)) uint64_t number = graph_source_number();  \
                                                                                           \
@@ -176,9 +173,6 @@ UPDATE(cuGraphExecUpdate_v2, (exec, graph, status), void *status)
 		gate_leave();                                                             \
 		return result;                                                            \
 	}
-#define CHOOSE_KERNEL(size)      \
-	struct node_kernel copy; \
-	parameters = node_choose_kernel(parameters, size, &copy)
 #define GIVE_KERNEL(size) graph_twin_node_give(exec, node, parameters, size)
 #define TWIN_KERNEL(size) graph_twin_node_set(exec, node, parameters, size, number)
 #define SET(function) \
@@ -210,21 +204,18 @@ UPDATE_NODE(cuGraphExecExternalSemaphoresWaitNodeSetParams, SET(node_set_wait_ex
 	    (exec, node, parameters), const void *parameters)
 UPDATE_NODE(cuGraphExecHostNodeSetParams, SET(node_set_host), (exec, node, parameters),
 	    const void *parameters)
-UPDATE_CHOSEN(cuGraphExecKernelNodeSetParams, CHOOSE_KERNEL(NODE_KERNEL_SIZE_1),
-	      GIVE_KERNEL(NODE_KERNEL_SIZE_1), TWIN_KERNEL(NODE_KERNEL_SIZE_1),
+UPDATE_TWIN(cuGraphExecKernelNodeSetParams, GIVE_KERNEL(NODE_KERNEL_SIZE_1), TWIN_KERNEL(NODE_KERNEL_SIZE_1),
 	      SET(node_set_kernel), (exec, node, parameters), const void *parameters)
-UPDATE_CHOSEN(cuGraphExecKernelNodeSetParams_v2, CHOOSE_KERNEL(NODE_KERNEL_SIZE_2),
-	      GIVE_KERNEL(NODE_KERNEL_SIZE_2), TWIN_KERNEL(NODE_KERNEL_SIZE_2),
+UPDATE_TWIN(cuGraphExecKernelNodeSetParams_v2, GIVE_KERNEL(NODE_KERNEL_SIZE_2), TWIN_KERNEL(NODE_KERNEL_SIZE_2),
 	      SET(node_set_kernel_v2), (exec, node, parameters), const void *parameters)
 UPDATE_NODE(cuGraphExecMemcpyNodeSetParams, SET(node_set_copy), (exec, node, parameters, context),
 	    const void *parameters, driver_handle context)
 UPDATE_NODE(cuGraphExecMemsetNodeSetParams, SET(node_set_memory), (exec, node, parameters, context),
 	    const void *parameters, driver_handle context)
-UPDATE_CHOSEN(cuGraphExecNodeSetParams, struct node_any copy;
-	      parameters = node_choose_any(parameters, &copy), any_give(exec, node, parameters),
+UPDATE_TWIN(cuGraphExecNodeSetParams, any_give(exec, node, parameters),
 	      any_set(exec, node, parameters, number), SET(node_set_any), (exec, node, parameters),
 	      void *parameters)
-UPDATE_CHOSEN(cuGraphExecChildGraphNodeSetParams, , false,
+UPDATE_TWIN(cuGraphExecChildGraphNodeSetParams, false,
 	      graph_twin_node_given(exec, node, child, number),
 	      graph_node_given(theirs, &found, child), (exec, node, child), driver_handle child)
 UPDATE_NODE(cuGraphNodeSetEnabled, graph_node_enabled(theirs, &found, enabled),

@@ -14,9 +14,8 @@
 #include <string.h>
 
 #include "shim/module/arm.h"
-#include "shim/module/bare.h"
+#include "shim/module/handles.h"
 #include "shim/module/capture.h"
-#include "shim/module/contain.h"
 #include "entry.h"
 #include "shim/base/gate.h"
 #include "shim/module/launch-block.h"
@@ -50,145 +49,48 @@ WRAP(cuInit, unsigned flags) {
 static driver_result (*real_cuLibraryUnload)(driver_handle);
 static driver_result (*real_cuModuleUnload)(driver_handle);
 
-/*
- * Where a call comes from; address: where it returns to. A call that is traced returns to us
- * (trace_call), and its frame knows.
- */
-static const void *caller_of(const void *address) {
-	const struct trace_frame *frame = trace_mine.outermost;
-
-	if (frame && contain_object(address) == contain_object((const void *)caller_of))
-		return (const void *)((const uint64_t *)(frame + 1))[1];
-	return address;
-}
-
-#define CALLER caller_of(__builtin_return_address(0))
-#define OPTIONS(names, values, count)  \
-	&(const struct load_options) { \
-		names, values, count   \
+/* The driver gets every image as the application gives it; LOADED: what is done then. */
+#define LOAD(name, arguments, LOADED, ...)     \
+	WRAP(name, __VA_ARGS__) {              \
+		driver_result result;          \
+                                               \
+		result = REAL(name) arguments; \
+		if (!result)                   \
+			LOADED;                \
+		return result;                 \
 	}
 
-/*
- * The common way of every load. If there is a replacement and the driver takes it (`REPLACED`, an
- * expression of `load`), it is kept until the module is unloaded; whatever else happens, the
- * application's own image is loaded (`OWN`; then `OWNED` is done). Where the application wants to
- * hear what the driver's compiler says, its own image is loaded first, and unloaded again
- * (`unload`).
- */
-#define LOAD(REPLACEMENT, kind, out, REPLACED, OWN, OWNED, unload)                               \
-	do {                                                                                     \
-		int saved_ = errno;                                                              \
-		struct load *load = REPLACEMENT;                                                 \
-		driver_result result_ = 0, own_;                                                 \
-                                                                                                 \
-		errno = saved_;                                                                  \
-		if (!load) {                                                                     \
-			result_ = OWN;                                                           \
-			if (!result_)                                                            \
-				OWNED;                                                           \
-			return result_;                                                          \
-		}                                                                                \
-		own_ = load_tells(load) ? OWN : 0;                                               \
-		if (own_ ||                                                                      \
-		    (load_tells(load) && (!REAL(unload) || (result_ = REAL(unload)(*(out)))))) { \
-			saved_ = errno;                                                          \
-			load_refused(load, result_, own_ ? own_ : 1);                            \
-			errno = saved_;                                                          \
-			return own_;                                                             \
-		}                                                                                \
-		load_set_current(load);                                                          \
-		result_ = REPLACED;                                                              \
-		load_set_current(NULL);                                                          \
-		if (!result_) {                                                                  \
-			saved_ = errno;                                                          \
-			load_commit(load, kind, *(out));                                         \
-			errno = saved_;                                                          \
-			return 0;                                                                \
-		}                                                                                \
-		load_restore_options(load);                                                      \
-		own_ = OWN;                                                                      \
-		saved_ = errno;                                                                  \
-		load_refused(load, result_, own_);                                               \
-		errno = saved_;                                                                  \
-		return own_;                                                                     \
-	} while (0)
-
-#define OURS (int *)load->ours.names, load->ours.values, load->ours.count
-
-WRAP(cuLibraryLoadData, driver_handle *library, const void *code, void *jit_options,
-     void **jit_values, unsigned jit_count, void *options, void **values, unsigned count) {
-	LOAD(load_replace(code, OPTIONS(jit_options, jit_values, jit_count), CALLER), LOAD_LIBRARY,
-	     library,
-	     REAL(cuLibraryLoadData)(library, load_image(load), OURS, options, values, count),
-	     REAL(cuLibraryLoadData)(library, code, jit_options, jit_values, jit_count, options,
-				     values, count),
-	     twin_loaded(LOAD_LIBRARY, *library, code, twin_is_preserved(options, values, count)),
-	     cuLibraryUnload);
-}
-
-WRAP(cuModuleLoadData, driver_handle *module, const void *image) {
-	LOAD(load_replace(image, OPTIONS(NULL, NULL, 0), CALLER), LOAD_MODULE, module,
-	     REAL(cuModuleLoadData)(module, load_image(load)),
-	     REAL(cuModuleLoadData)(module, image), twin_loaded(LOAD_MODULE, *module, image, false),
-	     cuModuleUnload);
-}
-
-WRAP(cuModuleLoadDataEx, driver_handle *module, const void *image, unsigned count, void *options,
-     void **values) {
-	LOAD(load_replace(image, OPTIONS(options, values, count), CALLER), LOAD_MODULE, module,
-	     REAL(cuModuleLoadDataEx)(module, load_image(load), load->ours.count,
-				      (int *)load->ours.names, load->ours.values),
-	     REAL(cuModuleLoadDataEx)(module, image, count, options, values),
-	     twin_loaded(LOAD_MODULE, *module, image, false), cuModuleUnload);
-}
-
-/* The driver takes any image as data; what is a fat binary to it, is not ours to say. */
-WRAP(cuModuleLoadFatBinary, driver_handle *module, const void *image) {
-	LOAD(REAL(cuModuleLoadData) ? load_replace(image, OPTIONS(NULL, NULL, 0), CALLER) : NULL,
-	     LOAD_MODULE, module, REAL(cuModuleLoadData)(module, load_image(load)),
-	     REAL(cuModuleLoadFatBinary)(module, image),
-	     twin_loaded(LOAD_MODULE, *module, image, false), cuModuleUnload);
-}
-
-/*
- * A file becomes an image in memory if it is replaced. The options of a library's load mean the
- * same for both, but for "preserved", which ours is.
- */
-WRAP(cuLibraryLoadFromFile, driver_handle *library, const char *path, void *jit_options,
-     void **jit_values, unsigned jit_count, void *options, void **values, unsigned count) {
-	LOAD(REAL(cuLibraryLoadData)
-		     ? load_replace_file(path, OPTIONS(jit_options, jit_values, jit_count), CALLER)
-		     : NULL,
-	     LOAD_LIBRARY, library,
-	     REAL(cuLibraryLoadData)(library, load_image(load), OURS, options, values, count),
-	     REAL(cuLibraryLoadFromFile)(library, path, jit_options, jit_values, jit_count, options,
-					 values, count),
-	     twin_loaded_file(LOAD_LIBRARY, *library, path), cuLibraryUnload);
-}
-
-WRAP(cuModuleLoad, driver_handle *module, const char *path) {
-	LOAD(REAL(cuModuleLoadData) ? load_replace_file(path, OPTIONS(NULL, NULL, 0), CALLER)
-				    : NULL,
-	     LOAD_MODULE, module, REAL(cuModuleLoadData)(module, load_image(load)),
-	     REAL(cuModuleLoad)(module, path), twin_loaded_file(LOAD_MODULE, *module, path),
-	     cuModuleUnload);
-}
+LOAD(cuLibraryLoadData,
+     (library, code, jit_options, jit_values, jit_count, options, values, count),
+     twin_loaded(LOAD_LIBRARY, *library, code, twin_is_preserved(options, values, count)),
+     driver_handle *library, const void *code, void *jit_options, void **jit_values,
+     unsigned jit_count, void *options, void **values, unsigned count)
+LOAD(cuLibraryLoadFromFile,
+     (library, path, jit_options, jit_values, jit_count, options, values, count),
+     twin_loaded_file(LOAD_LIBRARY, *library, path), driver_handle *library, const char *path,
+     void *jit_options, void **jit_values, unsigned jit_count, void *options, void **values,
+     unsigned count)
+LOAD(cuModuleLoadData, (module, image), twin_loaded(LOAD_MODULE, *module, image, false),
+     driver_handle *module, const void *image)
+LOAD(cuModuleLoadDataEx, (module, image, count, options, values),
+     twin_loaded(LOAD_MODULE, *module, image, false), driver_handle *module, const void *image,
+     unsigned count, void *options, void **values)
+LOAD(cuModuleLoadFatBinary, (module, image), twin_loaded(LOAD_MODULE, *module, image, false),
+     driver_handle *module, const void *image)
+LOAD(cuModuleLoad, (module, path), twin_loaded_file(LOAD_MODULE, *module, path),
+     driver_handle *module, const char *path)
 
 #define UNLOAD(name, kind)                              \
 	WRAP(name, driver_handle handle) {              \
 		int saved = errno;                      \
 		driver_result result;                   \
-		struct load *load;                      \
                                                         \
 		twin_unloading(kind, handle);           \
-		load = load_begin_unload(kind, handle); \
 		patch_unload_begin(kind, handle);       \
 		errno = saved;                          \
 		result = REAL(name)(handle);            \
 		saved = errno;                          \
 		patch_unload_end(kind, handle, result); \
-		if (load)                               \
-			load_end_unload(load, result);  \
 		errno = saved;                          \
 		return result;                          \
 	}
@@ -199,19 +101,6 @@ UNLOAD(cuModuleUnload, LOAD_MODULE)
  * ---- launching: probed modules are armed in the current context before their first kernel runs
  * there ---------
  */
-
-/* What is launched in place of a function, in a probed process, with blocks of that size. */
-static __attribute__((noinline)) driver_handle prepare(driver_handle function, uint64_t threads) {
-	arm_current(0);
-	if (bare_needed())
-		function = bare_function(function);
-	return threads > BARE_THREADS_ALWAYS ? bare_for_block(function, threads) : function;
-}
-
-/* Of a CUlaunchConfig, which begins with the grid. */
-static uint64_t threads_of(const unsigned *configuration) {
-	return configuration ? (uint64_t)configuration[3] * configuration[4] * configuration[5] : 0;
-}
 
 /* What traces call a stream that is given to that function. */
 static inline uint64_t stream_name(driver_handle stream, const char *function) {
@@ -232,81 +121,57 @@ static inline driver_handle add_block(struct launch_frame *frame, const struct l
 #define ADD_BLOCK(name, stream, extra) \
 	add_block(&frame_, &form_, function, own_, stream_name(stream, #name), &parameters, extra)
 
-/* After each try of a launch. False: that was all. */
-static __attribute__((noinline)) bool again(driver_handle *function, driver_handle *probed,
-					    driver_result result) {
-	int saved = errno;
-	driver_handle bare = NULL;
-
-	if (!*probed) {
-		bare = bare_instead(*function, result);
-		*probed = *function;
-		*function = bare;
-	} else if (!result) {
-		bare_launched(*probed);
-	}
-	errno = saved;
-	return bare;
-}
-
 /*
- * In a process with the SASS engine a launch passes the gate, when patches are as they should be.
- * A probed kernel that cannot be launched is tried once more, bare: outside of the gate, as the
- * driver is asked for that one.
+ * In a process with the SASS engine, or with modules that may get twins, a launch passes the gate,
+ * when patches and twins are as they should be. A twin that cannot be launched leaves it to the
+ * application's own kernel.
  * Without any work it is a jump, which has nothing to save: what is more is in a function of its
  * own.
  */
-#define LAUNCH(name, THREADS, SHAPE, EXTRA, arguments, ...)                                       \
-	static driver_result work_##name(__VA_ARGS__);                                            \
-	WRAP(name, __VA_ARGS__) {                                                                 \
-		if (__builtin_expect(!arm_work(), 1))                                             \
-			return REAL(name) arguments;                                              \
-		return work_##name arguments;                                                     \
-	}                                                                                         \
-	static __attribute__((noinline)) driver_result work_##name(__VA_ARGS__) {                 \
-		unsigned work_ = arm_work();                                                      \
-		driver_handle probed_ = NULL, own_;                                               \
-		struct twin_shape shape_ = { 0 };                                                 \
-		struct launch_frame frame_;                                                       \
-		struct launch_form form_ = { 0 };                                                 \
-		driver_result result_;                                                            \
-                                                                                                  \
-		if ((work_ & ARM_ENGINE) && patch_needed())                                       \
-			patch_launch();                                                           \
-		if (work_ & ARM_ENGINE)                                                           \
-			patch_first_launch(function);                                             \
-		if (work_ & ARM_TWINS) {                                                          \
-			shape_ = SHAPE;                                                           \
-			twin_prepare(&shape_);                                                    \
-			work_ = arm_work();                                                       \
-		}                                                                                 \
-		if (work_ & ARM_LOADS)                                                            \
-			function = prepare(function, THREADS);                                    \
-		shape_.function = own_ = function;                                                \
-		frame_.used = false;                                                              \
-		do {                                                                              \
-			if (work_ & ~ARM_LOADS)                                                   \
-				gate_enter();                                                     \
-			if ((work_ & ARM_TWINS) && function == own_)                              \
-				function = twin_choose(&shape_, &form_);                          \
-			if (function != own_ && (work_ & ARM_TWINS))                              \
-				function = ADD_BLOCK(name, shape_.stream, EXTRA);                 \
-			result_ = REAL(name) arguments;                                           \
-			launch_block_end(&frame_);                                                \
-			if (work_ & ~ARM_LOADS)                                                   \
-				gate_leave();                                                     \
-		} while (__builtin_expect(result_ || probed_, 0) && (work_ & ARM_LOADS) &&        \
-			 (probed_ || function == own_) && again(&function, &probed_, result_));   \
-		if (__builtin_expect(                                                             \
-			    result_ && (work_ & ARM_TWINS) && !probed_ && function != own_, 0)) { \
-			function = own_;                                                          \
-			gate_enter();                                                             \
-			result_ = REAL(name) arguments;                                           \
-			gate_leave();                                                             \
-		}                                                                                 \
-		if (__builtin_expect(__atomic_load_n(&bare_unsaid, __ATOMIC_RELAXED), 0))         \
-			bare_say();                                                               \
-		return result_;                                                                   \
+#define LAUNCH(name, SHAPE, EXTRA, arguments, ...)                                              \
+	static driver_result work_##name(__VA_ARGS__);                                          \
+	WRAP(name, __VA_ARGS__) {                                                               \
+		if (__builtin_expect(!arm_work(), 1))                                           \
+			return REAL(name) arguments;                                            \
+		return work_##name arguments;                                                   \
+	}                                                                                       \
+	static __attribute__((noinline)) driver_result work_##name(__VA_ARGS__) {               \
+		unsigned work_ = arm_work();                                                    \
+		const driver_handle own_ = function;                                            \
+		struct twin_shape shape_ = { 0 };                                               \
+		struct launch_frame frame_;                                                     \
+		struct launch_form form_ = { 0 };                                               \
+		driver_result result_;                                                          \
+                                                                                                \
+		if ((work_ & ARM_ENGINE) && patch_needed())                                     \
+			patch_launch();                                                         \
+		if (work_ & ARM_ENGINE)                                                         \
+			patch_first_launch(function);                                           \
+		if (work_ & ARM_TWINS) {                                                        \
+			shape_ = SHAPE;                                                         \
+			twin_prepare(&shape_);                                                  \
+			work_ = arm_work();                                                     \
+		}                                                                               \
+		if (work_ & ARM_LOADS)                                                          \
+			arm_current(0);                                                         \
+		frame_.used = false;                                                            \
+		if (work_ & ~ARM_LOADS)                                                         \
+			gate_enter();                                                           \
+		if (work_ & ARM_TWINS)                                                          \
+			function = twin_choose(&shape_, &form_);                                \
+		if (function != own_)                                                           \
+			function = ADD_BLOCK(name, shape_.stream, EXTRA);                       \
+		result_ = REAL(name) arguments;                                                 \
+		launch_block_end(&frame_);                                                      \
+		if (__builtin_expect(result_ && function != own_, 0)) {                         \
+			function = own_;                                                        \
+			result_ = REAL(name) arguments;                                         \
+		}                                                                               \
+		if (work_ & ~ARM_LOADS)                                                         \
+			gate_leave();                                                           \
+		if (__builtin_expect(__atomic_load_n(&handles_unsaid, __ATOMIC_RELAXED), 0))       \
+			handles_say();                                                             \
+		return result_;                                                                 \
 	}
 
 #define SHAPE_OF(is_cooperative)                       \
@@ -317,17 +182,17 @@ static __attribute__((noinline)) bool again(driver_handle *function, driver_hand
 			      .shared = shared,        \
 			      .cooperative = (is_cooperative) })
 #define LAUNCH_KERNEL(name)                                                                        \
-	LAUNCH(name, (uint64_t)bx *by *bz, SHAPE_OF(false), &extra,                                \
+	LAUNCH(name, SHAPE_OF(false), &extra,                                \
 	       (function, gx, gy, gz, bx, by, bz, shared, stream, parameters, extra),              \
 	       driver_handle function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,         \
 	       unsigned by, unsigned bz, unsigned shared, driver_handle stream, void **parameters, \
 	       void **extra)
 #define LAUNCH_KERNEL_EX(name)                                                              \
-	LAUNCH(name, threads_of(configuration), fit_shape(function, configuration), &extra, \
+	LAUNCH(name, fit_shape(function, configuration), &extra, \
 	       (configuration, function, parameters, extra), const void *configuration,     \
 	       driver_handle function, void **parameters, void **extra)
 #define LAUNCH_COOPERATIVE(name)                                                           \
-	LAUNCH(name, (uint64_t)bx *by *bz, SHAPE_OF(true), NULL,                           \
+	LAUNCH(name, SHAPE_OF(true), NULL,                           \
 	       (function, gx, gy, gz, bx, by, bz, shared, stream, parameters),             \
 	       driver_handle function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, \
 	       unsigned by, unsigned bz, unsigned shared, driver_handle stream, void **parameters)
@@ -421,7 +286,7 @@ END_CAPTURE(cuStreamEndCapture_ptsz)
 DESTROY_STREAM(cuStreamDestroy)
 DESTROY_STREAM(cuStreamDestroy_v2)
 
-/* ---- handles of kernels, and what is changed about them: for launches of bare ones ---- */
+/* ---- handles of kernels, and what is changed about them: for launches of twins ---- */
 
 /*
  * A call that is nothing to us until it has succeeded in a process with probed modules. DONE has
@@ -442,48 +307,43 @@ DESTROY_STREAM(cuStreamDestroy_v2)
 	}
 
 static void got_kernel(driver_handle library, driver_handle kernel, const char *name) {
-	bare_got_kernel(library, kernel, name);
+	handles_got_kernel(library, kernel, name);
 	if (arm_work() & ARM_ENGINE)
 		patch_kernel_got(library, kernel);
 }
 
-FOLLOW(cuModuleGetFunction, (function, module, name), bare_got_function(module, *function, name),
+FOLLOW(cuModuleGetFunction, (function, module, name), handles_got_function(module, *function, name),
        driver_handle *function, driver_handle module, const char *name)
 FOLLOW(cuLibraryGetKernel, (kernel, library, name), got_kernel(library, *kernel, name),
        driver_handle *kernel, driver_handle library, const char *name)
-FOLLOW(cuLibraryGetModule, (module, library), bare_got_module(library, *module),
+FOLLOW(cuLibraryGetModule, (module, library), handles_got_module(library, *module),
        driver_handle *module, driver_handle library)
-FOLLOW(cuKernelGetFunction, (function, kernel), bare_got_function_of(kernel, *function),
+FOLLOW(cuKernelGetFunction, (function, kernel), handles_got_function_of(kernel, *function),
        driver_handle *function, driver_handle kernel)
-FOLLOW(cuLibraryGetKernelCount, (count, library), bare_count(true, library, count), unsigned *count,
-       driver_handle library)
-FOLLOW(cuModuleGetFunctionCount, (count, module), bare_count(false, module, count), unsigned *count,
-       driver_handle module)
-
 /* Inside of the gate: the twin stays. */
-static void changed(enum bare_setting setting, driver_handle handle, int attribute, int value,
+static void changed(enum handles_setting setting, driver_handle handle, int attribute, int value,
 		    int device) {
 	const bool twins = arm_work() & ARM_TWINS;
 
 	if (twins)
 		gate_enter();
-	bare_changed(setting, handle, attribute, value, device);
+	handles_changed(setting, handle, attribute, value, device);
 	if (twins)
 		gate_leave();
 }
 
 FOLLOW(cuFuncSetAttribute, (function, attribute, value),
-       changed(BARE_FUNCTION_ATTRIBUTE, function, attribute, value, 0), driver_handle function,
+       changed(HANDLES_FUNCTION_ATTRIBUTE, function, attribute, value, 0), driver_handle function,
        int attribute, int value)
-FOLLOW(cuFuncSetCacheConfig, (function, value), changed(BARE_FUNCTION_CACHE, function, 0, value, 0),
+FOLLOW(cuFuncSetCacheConfig, (function, value), changed(HANDLES_FUNCTION_CACHE, function, 0, value, 0),
        driver_handle function, int value)
 FOLLOW(cuFuncSetSharedMemConfig, (function, value),
-       changed(BARE_FUNCTION_BANKS, function, 0, value, 0), driver_handle function, int value)
+       changed(HANDLES_FUNCTION_BANKS, function, 0, value, 0), driver_handle function, int value)
 FOLLOW(cuKernelSetAttribute, (attribute, value, kernel, device),
-       changed(BARE_KERNEL_ATTRIBUTE, kernel, attribute, value, device), int attribute, int value,
+       changed(HANDLES_KERNEL_ATTRIBUTE, kernel, attribute, value, device), int attribute, int value,
        driver_handle kernel, int device)
 FOLLOW(cuKernelSetCacheConfig, (kernel, value, device),
-       changed(BARE_KERNEL_CACHE, kernel, 0, value, device), driver_handle kernel, int value,
+       changed(HANDLES_KERNEL_CACHE, kernel, 0, value, device), driver_handle kernel, int value,
        int device)
 
 /* The program has a list of handles of a library's kernels. */
@@ -503,22 +363,19 @@ static void listed_kernels(driver_handle library) {
 	errno = saved;
 }
 
-#define LIST(name, library)                                                          \
-	WRAP(name, driver_handle *list, unsigned limit, driver_handle container) {   \
-		int saved = errno;                                                   \
-		driver_result result;                                                \
-		bool listed;                                                         \
-                                                                                     \
-		listed = arm_needed() && bare_list(library, container, list, limit); \
-		errno = saved;                                                       \
-		result = listed ? 0 : REAL(name)(list, limit, container);            \
-		saved = errno;                                                       \
-		if (!result && !listed && list && (arm_work() & ARM_TWINS))          \
-			bare_listed(library, container, list, limit);                \
-		errno = saved;                                                       \
-		if (library && !result && (arm_work() & ARM_ENGINE))                 \
-			listed_kernels(container);                                   \
-		return result;                                                       \
+#define LIST(name, library)                                                        \
+	WRAP(name, driver_handle *list, unsigned limit, driver_handle container) { \
+		driver_result result;                                              \
+		int saved;                                                         \
+                                                                                   \
+		result = REAL(name)(list, limit, container);                       \
+		saved = errno;                                                     \
+		if (!result && list && (arm_work() & ARM_TWINS))                   \
+			handles_listed(library, container, list, limit);              \
+		errno = saved;                                                     \
+		if (library && !result && (arm_work() & ARM_ENGINE))               \
+			listed_kernels(container);                                 \
+		return result;                                                     \
 	}
 LIST(cuLibraryEnumerateKernels, true)
 LIST(cuModuleEnumerateFunctions, false)

@@ -11,15 +11,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shim/module/bare.h"
+#include "shim/module/handles.h"
 
 #define PARAMETERS_MAX 8192 /* there are 32,764 bytes for them */
 
 /* The handle of the kernel that has an original; NULL: none has. */
 static driver_handle known_of(const struct node_kernel *node) {
-	if (node->function && bare_original(node->function, NULL))
+	if (node->function && handles_original(node->function, NULL))
 		return node->function;
-	return node->kernel && bare_original(node->kernel, NULL) ? node->kernel : NULL;
+	return node->kernel && handles_original(node->kernel, NULL) ? node->kernel : NULL;
 }
 
 /* Asks where the parameters lie, unless that is known from before. */
@@ -27,12 +27,12 @@ static bool take_layout(struct kernel_copy *copy) {
 	const struct driver *driver = driver_own();
 	driver_result (*get)(driver_handle, size_t, size_t *, size_t *);
 	size_t offset, size, count = 0, room = 0, *larger;
-	uint64_t version = __atomic_load_n(&bare_gone_version, __ATOMIC_ACQUIRE);
+	uint64_t version = __atomic_load_n(&handles_gone_version, __ATOMIC_ACQUIRE);
 
 	if (copy->sized == copy->known && copy->sized_version == version)
 		return true;
 	copy->sized = NULL;
-	get = bare_is_kernel(copy->known) ? driver->kernel_get_parameter
+	get = handles_is_kernel(copy->known) ? driver->kernel_get_parameter
 					  : driver->function_get_parameter;
 	if (!get)
 		return false;

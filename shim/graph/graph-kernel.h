@@ -41,7 +41,7 @@ struct kernel_copy {
 	unsigned char *values;
 	size_t *offsets; /* of the parameters in the values; the last one is the size of all */
 	driver_handle sized; /* the handle that these are of, */
-	uint64_t sized_version; /* and bare_gone_version then */
+	uint64_t sized_version; /* and handles_gone_version then */
 };
 
 /* Why there is no copy. */

@@ -25,7 +25,7 @@
 #include "lib/base/clock.h"
 #include "shim/base/cancel.h"
 #include "shim/base/gate.h"
-#include "shim/module/bare.h"
+#include "shim/module/handles.h"
 #include "shim/module/capture.h"
 #include "shim/module/load.h"
 #include "shim/module/twin-hold.h"
@@ -52,7 +52,7 @@ struct graph_record {
 	struct graph_record *next;
 	driver_handle handle; /* of the executable graph; NULL: not used */
 	bool launched; /* once, at least */
-	uint64_t settled; /* bare_twin_version for which there is nothing to do */
+	uint64_t settled; /* handles_twin_version for which there is nothing to do */
 	uint64_t again_us; /* not before that */
 	unsigned launching; /* threads */
 	bool changing; /* one of the nodes: launches wait */
@@ -62,7 +62,7 @@ struct graph_record {
 	struct held *held;
 	size_t held_count;
 	size_t twins; /* nodes that have one */
-	uint64_t pass; /* bare_twin_version that nodes before `at` are as it wants them */
+	uint64_t pass; /* handles_twin_version that nodes before `at` are as it wants them */
 	size_t at;
 	bool waits; /* for a twin of one of them */
 	bool busy; /* other threads did not let nodes be changed */
@@ -303,7 +303,7 @@ static bool apply(struct graph_record *record, struct exec_node *node) {
 	if (!graph_exec_is_read(record->exec, node) || !node->copy.known ||
 	    twin_is_awaited(&shape)) {
 		record->waits = record->waits || twin_is_wanted();
-		if (!node->twin.function || bare_twin_is_open(shape.function, shape.context))
+		if (!node->twin.function || handles_twin_is_open(shape.function, shape.context))
 			return true; /* else that twin may have to go now */
 	}
 	gate_enter();
@@ -358,7 +358,7 @@ static void prepare_nodes(struct graph_record *record, size_t end, int64_t until
 
 		if (!node->copy.known || node->reason || !twin_is_awaited(&shape))
 			continue;
-		if (bare_twin_is_open(shape.function, shape.context) || !is_over(until_us))
+		if (handles_twin_is_open(shape.function, shape.context) || !is_over(until_us))
 			twin_prepare(&shape);
 	}
 }
@@ -387,7 +387,7 @@ static void go_on(struct graph_record *record) {
 	if (!record->exec->listed) /* not now, or it is lost */
 		return;
 	prepare_nodes(record, end, now_us + slice_us);
-	version = __atomic_load_n(&bare_twin_version, __ATOMIC_ACQUIRE);
+	version = __atomic_load_n(&handles_twin_version, __ATOMIC_ACQUIRE);
 	if (version != record->pass) {
 		record->pass = version;
 		record->at = 0;
@@ -460,7 +460,7 @@ static bool is_captured(driver_handle stream) {
 static void look_locked(struct graph_record *record, driver_handle stream) {
 	uint64_t version;
 
-	version = __atomic_load_n(&bare_twin_version, __ATOMIC_ACQUIRE);
+	version = __atomic_load_n(&handles_twin_version, __ATOMIC_ACQUIRE);
 	if (!record->exec) {
 		__atomic_store_n(&record->settled, version, __ATOMIC_RELEASE);
 	} else if (capture_is_going_on()) {
@@ -504,7 +504,7 @@ static bool is_due(const struct graph_record *record) {
 	if (twin_needed())
 		return true;
 	if (__atomic_load_n(&record->settled, __ATOMIC_ACQUIRE) ==
-		    __atomic_load_n(&bare_twin_version, __ATOMIC_ACQUIRE) &&
+		    __atomic_load_n(&handles_twin_version, __ATOMIC_ACQUIRE) &&
 	    !(__atomic_load_n(&record->twins, __ATOMIC_RELAXED) && capture_is_going_on()))
 		return false;
 	again_us = __atomic_load_n(&record->again_us, __ATOMIC_RELAXED);

@@ -15,7 +15,7 @@
 
 #include "graph-exec.h"
 #include "graph-source.h"
-#include "shim/module/bare.h"
+#include "shim/module/handles.h"
 
 #define NODES 3
 
@@ -149,13 +149,13 @@ const struct driver *driver_own(void) {
 	return &driver;
 }
 
-uint64_t bare_gone_version;
+uint64_t handles_gone_version;
 
-struct original *bare_original(driver_handle handle, driver_handle context) {
+struct original *handles_original(driver_handle handle, driver_handle context) {
 	return handle == &kernel ? (struct original *)&kernel : NULL;
 }
 
-bool bare_is_kernel(driver_handle handle) {
+bool handles_is_kernel(driver_handle handle) {
 	(void)handle;
 	return false;
 }

@@ -22,7 +22,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "bare.h"
+#include "handles.h"
 #include "instance.h"
 #include "load.h"
 #include "mirror.h"
@@ -511,7 +511,7 @@ static void forget_context(struct mirror_context *context, driver_handle handle,
 	for (struct load *load = load_first(); load; load = load->next)
 		forget_armed(load, handle);
 	arm_again();
-	bare_context_ended(handle, now, until);
+	handles_context_ended(handle, now, until);
 	twin_context_ended(handle, now, until);
 	load_forget_context(handle, now, until);
 	patch_context_gone(handle, now, until);

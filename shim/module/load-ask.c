@@ -127,21 +127,12 @@ void load_drop_image(struct load *load) {
 	load->image = NULL;
 }
 
-void load_free_options(struct load *load) {
-	free(load->kept);
-	free((void *)load->ours.names);
-	free(load->ours.values);
-	load->kept = NULL;
-	load->ours = (struct load_options){ 0 };
-}
-
 void load_free(struct load *load) {
 	if (!load)
 		return;
 	load_drop_image(load);
 	free(load->slots);
 	free(load->attachments);
-	load_free_options(load);
 	free(load);
 }
 

@@ -17,8 +17,5 @@ struct image;
 struct load *load_ask(struct wire_client *client, const struct image *image, uint64_t deadline_ms,
 		      enum load_answer *answer);
 
-/* Frees the options of the call that loads it: that call is over. */
-void load_free_options(struct load *load);
-
 /* NULL is fine. */
 void load_free(struct load *load);

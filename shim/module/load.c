@@ -29,8 +29,7 @@
 #include <unistd.h>
 
 #include "arm.h"
-#include "bare.h"
-#include "contain.h"
+#include "handles.h"
 #include "shim/base/deadline.h"
 #include "shim/base/guard.h"
 #include "image.h"
@@ -41,6 +40,8 @@
 #include "shim/engine/sass-start.h"
 
 #define BACK_OFF_MS 10000
+#define AT_ONCE_MS 50 /* what is asked while the program goes on is answered so soon, */
+#define AT_ONCE_BACK_OFF_MS 1000 /* or asked for again so late */
 #define RETRY_MS 200
 #define END_WAIT_MS 1000
 #define RESUME_WAIT_MS 100
@@ -206,14 +207,14 @@ void load_report_map(uint64_t module_id, uint64_t map_id, const char *reason) {
 	load_report(module_id, text);
 }
 
-void load_report_bare(uint64_t module_id, uint64_t number, const char *kernel, enum bare_why why,
+void load_report_own(uint64_t module_id, uint64_t number, const char *kernel, enum handles_why why,
 		      unsigned launches) {
 	char reason[WIRE_REASON_MAX];
 
 	snprintf(reason, sizeof(reason),
 		 WIRE_REPORT_KERNEL "%s: launched %u time%s without probes, with which %s", kernel,
 		 launches, launches == 1 ? "" : "s",
-		 why == BARE_NOT_AT_ONCE ? "its blocks may not all fit on the device at once"
+		 why == HANDLES_NOT_AT_ONCE ? "its blocks may not all fit on the device at once"
 					 : "registers do not suffice");
 	if (!load_lock())
 		return;
@@ -244,7 +245,6 @@ static bool go_on(bool same, const struct wire_welcome *before, uint64_t deadlin
 		return resume_all(&client, welcome.start, deadline_ms);
 	epoch++;
 	mirror_forget_daemon();
-	bare_retire_others(epoch);
 	return true;
 }
 
@@ -361,28 +361,30 @@ static struct load *connect_and_ask(const struct interest *found, const struct i
 	return load;
 }
 
-static struct load *replace(const struct interest *found, const struct image *image,
-			    enum load_answer *answer) {
-	uint64_t deadline_ms = deadline_now_ms() + found->deadline_ms;
-	struct load *load;
+/* How long a launch may wait for the daemon. */
+static uint64_t patience_ms(const struct interest *found, const struct image *image,
+			    bool awaited) {
+	const uint64_t at_once_ms = AT_ONCE_MS + (image->size >> 20);
 
-	*answer = LOAD_ANSWER_NONE;
-	if (!driver_own() || !load_lock_until(deadline_ms))
-		return NULL;
-	load = connect_and_ask(found, image, deadline_ms, answer);
-	load_unlock();
-	return load;
+	return awaited || at_once_ms > found->deadline_ms ? found->deadline_ms : at_once_ms;
 }
 
-struct load *load_twin(const struct interest *found, const struct image *image,
+struct load *load_twin(const struct interest *found, const struct image *image, bool awaited,
 		       enum load_answer *answer) {
+	const uint64_t deadline_ms = deadline_now_ms() + patience_ms(found, image, awaited);
 	struct image twin = *image;
 	struct load *load;
 
-	twin.flags |= WIRE_IMAGE_FLAG_TWIN;
-	load = replace(found, &twin, answer);
+	twin.flags |= WIRE_IMAGE_FLAG_TWIN | (awaited ? WIRE_IMAGE_FLAG_AWAITED : 0);
+	*answer = LOAD_ANSWER_NONE;
+	if (!driver_own() || !load_lock_until(deadline_ms))
+		return NULL;
+	load = connect_and_ask(found, &twin, deadline_ms, answer);
 	if (load)
 		load->twin = true;
+	if (*answer == LOAD_ANSWER_NONE && !awaited && failed_until_ms > deadline_now_ms())
+		failed_until_ms = deadline_now_ms() + AT_ONCE_BACK_OFF_MS;
+	load_unlock();
 	return load;
 }
 
@@ -427,118 +429,6 @@ const struct load *load_current(void) {
 	return being_loaded;
 }
 
-/* Would the driver compile PTX otherwise than without these options? Those that we do not know may
- * say so. */
-static bool steers_compiler(const struct load_options *options) {
-	for (unsigned i = 0; options->names && i < options->count; i++) {
-		switch (options->names[i]) {
-		case DRIVER_JIT_WALL_TIME:
-		case DRIVER_JIT_INFO_LOG_BUFFER:
-		case DRIVER_JIT_INFO_LOG_BUFFER_SIZE_BYTES:
-		case DRIVER_JIT_ERROR_LOG_BUFFER:
-		case DRIVER_JIT_ERROR_LOG_BUFFER_SIZE_BYTES:
-		case DRIVER_JIT_TARGET_FROM_CUCONTEXT:
-		case DRIVER_JIT_FALLBACK_STRATEGY:
-		case DRIVER_JIT_LOG_VERBOSE:
-		case DRIVER_JIT_SPLIT_COMPILE:
-		case DRIVER_JIT_BINARY_LOADER_THREAD_COUNT:
-			continue;
-		}
-		return true;
-	}
-	return false;
-}
-
-/* Does the driver say something by this option? */
-static bool is_output(int name) {
-	switch (name) {
-	case DRIVER_JIT_THREADS_PER_BLOCK: /* in both directions */
-	case DRIVER_JIT_WALL_TIME:
-	case DRIVER_JIT_INFO_LOG_BUFFER:
-	case DRIVER_JIT_INFO_LOG_BUFFER_SIZE_BYTES:
-	case DRIVER_JIT_ERROR_LOG_BUFFER:
-	case DRIVER_JIT_ERROR_LOG_BUFFER_SIZE_BYTES:
-		return true;
-	}
-	return false;
-}
-
-/* Remembers the options of the call, and which of them our image is loaded with. False: no memory.
- */
-static bool take_options(struct load *load, const struct load_options *options) {
-	int *names;
-
-	if (!options->names || !options->values || !options->count)
-		return true;
-	names = calloc(options->count, sizeof(*names));
-	load->ours.names = names;
-	load->ours.values = calloc(options->count, sizeof(*load->ours.values));
-	load->kept = calloc(options->count, sizeof(*load->kept));
-	if (!names || !load->ours.values || !load->kept)
-		return false;
-	load->theirs = *options;
-	memcpy(load->kept, options->values, options->count * sizeof(*load->kept));
-	for (unsigned i = 0; i < options->count; i++) {
-		load->tells = load->tells || is_output(options->names[i]);
-		if (is_output(options->names[i]) &&
-		    options->names[i] != DRIVER_JIT_THREADS_PER_BLOCK)
-			continue;
-		names[load->ours.count] = options->names[i];
-		load->ours.values[load->ours.count++] = options->values[i];
-	}
-	return true;
-}
-
-/* Says once to each daemon that what such a library loads is left alone. */
-static void report_contained(const struct interest *found, const struct contained *contained) {
-	static uint64_t said[CONTAIN_ROWS]; /* epoch + 1 */
-	uint64_t deadline_ms = deadline_now_ms() + found->deadline_ms;
-	char reason[WIRE_REASON_MAX];
-
-	if (!driver_own() || !load_lock_until(deadline_ms))
-		return;
-	contain_reason(contained, reason);
-	if (said[contained->row] != epoch + 1 && load_report_to(found, reason))
-		said[contained->row] = epoch + 1;
-	load_unlock();
-}
-
-/* Asks for an image, unless it is one that is left alone. */
-static struct load *replace_unless(const struct interest *found, struct image *image,
-				   const void *code, const struct load_options *options,
-				   const void *caller) {
-	struct contained contained;
-	enum load_answer answer;
-	struct load *load;
-
-	if (contain_find(&contained, code, image->data, caller)) {
-		report_contained(found, &contained);
-		return NULL;
-	}
-	if (steers_compiler(options))
-		image->flags |= WIRE_IMAGE_FLAG_OPTIONS;
-	load = replace(found, image, &answer);
-	if (load && !take_options(load, options)) {
-		load_refused(load, 0, 1);
-		return NULL;
-	}
-	return load;
-}
-
-struct load *load_replace(const void *code, const struct load_options *options,
-			  const void *caller) {
-	struct interest found;
-	struct image image;
-
-	if (!interest_is_meant(&found) || !image_recognise(&image, code, IMAGE_IN_MEMORY))
-		return NULL;
-	return replace_unless(&found, &image, code, options, caller);
-}
-
-const void *load_image(const struct load *load) {
-	return load->image;
-}
-
 void load_commit(struct load *load, enum load_kind kind, driver_handle handle) {
 	load->kind = kind;
 	load->handle = handle;
@@ -547,11 +437,9 @@ void load_commit(struct load *load, enum load_kind kind, driver_handle handle) {
 	if ((kind == LOAD_MODULE || load->twin) &&
 	    driver_own()->ctx_get_current(&load->context) == 0 && load->context)
 		load->context_id = driver_context_id(load->context);
-	load_free_options(load);
 	load->next = loads;
 	__atomic_store_n(&loads, load, __ATOMIC_RELAXED);
 	arm_load_added(load);
-	bare_load_added(load);
 	if (load_is_current(load) && load->start != welcome.start && wire_client_is_open(&client) &&
 	    !resume_load(&client, load, welcome.start, operation_until_ms))
 		load_give_up(); /* the daemon was another one when it was asked for */
@@ -635,7 +523,6 @@ static void forget_unloaded(void) {
 			mirror_drop_regions(load);
 			mirror_unlock();
 			arm_load_removed(load, false);
-			bare_load_removed(load);
 			tell_unload(load);
 			load->image = NULL;
 			load_free(load);
@@ -664,7 +551,6 @@ struct load *load_begin_unload(enum load_kind kind, driver_handle handle) {
 		if (load && !context) {
 			take(kind, handle);
 			arm_load_removed(load, true);
-			bare_load_removed(load);
 		}
 		load_unlock();
 		if (!context)
@@ -696,31 +582,7 @@ void load_forget_context(driver_handle context, uint64_t now, uint64_t until) {
 		}
 		__atomic_store_n(link, load->next, __ATOMIC_RELAXED);
 		arm_load_removed(load, false);
-		bare_load_removed(load);
 		tell_unload(load);
 		load_free(load);
 	}
-}
-
-struct load *load_replace_file(const char *path, const struct load_options *options,
-			       const void *caller) {
-	struct interest found;
-	struct load *load;
-	struct image image;
-	size_t size;
-
-	if (!path || !interest_is_meant(&found) || !image_file_begin(path, &image, &size))
-		return NULL;
-	load = replace_unless(&found, &image, NULL, options, caller);
-	image_file_end(&image, size);
-	return load;
-}
-
-bool load_tells(const struct load *load) {
-	return load->tells;
-}
-
-void load_restore_options(struct load *load) {
-	if (load->kept)
-		memcpy(load->theirs.values, load->kept, load->theirs.count * sizeof(*load->kept));
 }

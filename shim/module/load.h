@@ -38,13 +38,6 @@ struct load_slot {
 	char symbol[WIRE_SYMBOL_MAX];
 };
 
-/* What the application has for the driver's compiler (CUjit_option). */
-struct load_options {
-	const int *names;
-	void **values;
-	unsigned count;
-};
-
 struct load {
 	struct load *next;
 	uint64_t module_id;
@@ -66,45 +59,16 @@ struct load {
 	struct armed *armed; /* where: arm.c's */
 	uint64_t
 		armed_devices; /* of a plan: bit i: the daemon knows that it is armed on device i */
-	struct load_options theirs; /* what the caller gave to the driver, */
-	void **kept; /* what its values were, */
-	struct load_options
-		ours; /* and what goes to the driver with our image; its arrays are ours */
 	bool twin; /* it is a twin (twin.h), for one context, also as a library */
-	bool tells; /* the caller wants to hear of the compiling: load_tells() */
 };
 
 /*
- * Asks the daemon for a replacement of an image, if it is interested in this process: NULL means to
- * use the application's own. Waits at most the daemon's deadline. caller: an address in what loads
- * it.
- */
-struct load *load_replace(const void *code, const struct load_options *options, const void *caller);
-
-/*
  * Asks for the image of a twin (proto/twin.h) of a module that is loaded. NULL: there is none, and
- * *answer says why: it may come later. Waits for no compiler.
+ * *answer says why: it may come later. awaited: it may wait for a compiler.
  */
 struct image;
-struct load *load_twin(const struct interest *found, const struct image *image,
+struct load *load_twin(const struct interest *found, const struct image *image, bool awaited,
 		       enum load_answer *answer);
-
-/* The same for a file. */
-struct load *load_replace_file(const char *path, const struct load_options *options,
-			       const void *caller);
-
-/*
- * Does the application want logs, times or the like of the driver's compiler? Then its own image is
- * loaded first, for what the driver says of it, or the error, and unloaded. Our image is loaded
- * without such options (load->ours).
- */
-bool load_tells(const struct load *load);
-
-/* The values of options go into the driver and come out of it: puts them back for another try. */
-void load_restore_options(struct load *load);
-
-/* The image to hand to the driver. */
-const void *load_image(const struct load *load);
 
 /*
  * While the driver loads it: the modules that the SASS engine hears of in this thread come from it.
@@ -180,8 +144,8 @@ void load_report_map(uint64_t module_id, uint64_t map_id,
  * Reports a kernel (its name may be cut) that had to be launched without probes, `launches` times
  * by now. Takes the lock.
  */
-enum bare_why;
-void load_report_bare(uint64_t module_id, uint64_t epoch, const char *kernel, enum bare_why why,
+enum handles_why;
+void load_report_own(uint64_t module_id, uint64_t epoch, const char *kernel, enum handles_why why,
 		      unsigned launches);
 
 /*

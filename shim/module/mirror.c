@@ -31,7 +31,6 @@
 #include <unistd.h>
 
 #include "arm.h"
-#include "bare.h"
 #include "shim/base/cancel.h"
 #include "shim/interest/wire-client.h"
 #include "shim/base/deadline.h"
@@ -384,10 +383,8 @@ static bool serve(uint32_t *period_ms, uint32_t wait_ms) {
 
 	if (!wire_client_receive(&thread.client, &message, 0, NULL, deadline_ms))
 		return false;
-	if (message.header.type == WIRE_RETIRE) {
-		bare_retire(message.retire.module_id, thread.connected_epoch);
-		return true;
-	}
+	if (message.header.type == WIRE_RETIRE)
+		return true; /* launches see that by the interest page */
 	if (message.header.type == WIRE_WELCOME) {
 		*period_ms = message.welcome.mirror_period_ms;
 		return true;
@@ -416,12 +413,11 @@ static bool is_stopping(bool *elsewhere) {
 }
 
 /*
- * Ends the thread's work, and returns true, if no instance is left and no module that the daemon
- * may still speak of. A thread that adds one starts this thread with the instances' lock held: so
+ * Ends the thread's work, and returns true, if no instance is left. A thread that adds one starts this thread with the instances' lock held: so
  * it finds this thread at work or ended, never in between.
  */
 static bool retire(void) {
-	bool idle = !bare_is_awaited(thread.connected_epoch);
+	bool idle = true;
 
 	mirror_lock();
 	for (const struct mirror_context *context = contexts; context; context = context->next)
@@ -559,7 +555,6 @@ static void end_all(void) {
 		before = map_id;
 	}
 	mirror_forget_daemon();
-	bare_retire_others(0);
 }
 
 /*

@@ -15,7 +15,6 @@
 #include <string.h>
 
 #include "arm.h"
-#include "bare.h"
 #include "shim/interest/wire-client.h"
 #include "load.h"
 #include "mirror.h"
@@ -87,8 +86,6 @@ bool resume_load(struct wire_client *client, struct load *load, uint32_t start,
 	    message.resumed.module_id != load->module_id)
 		return false;
 	load->start = start;
-	if (!message.resumed.known && load->kind != LOAD_PLAN)
-		bare_retire(load->module_id, load->epoch);
 	return true;
 }
 

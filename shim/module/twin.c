@@ -26,7 +26,7 @@
 #include <string.h>
 
 #include "arm.h"
-#include "bare.h"
+#include "handles.h"
 #include "idle.h"
 #include "image.h"
 #include "capture.h"
@@ -40,29 +40,35 @@
 #define LIBRARY_BINARY_IS_PRESERVED 1 /* CUlibraryOption */
 #define GATE_WAIT_MS 5
 #define IDLE_WAIT_MS 2
+#define AWAITED_GATE_WAIT_MS 100 /* for twins that are awaited, */
+#define AWAITED_IDLE_WAIT_MS 1000 /* where loading the original may wait as long */
 #define REPORT_WAIT_MS 1
 #define RETRY_FIRST_MS 1 /* then twice as long each time */
 #define RETRY_LAST_MS 1000
 #define PLACES_MAX 16 /* contexts with twins of a library */
 
 struct original {
-	struct original *next; /* never taken off */
+	struct original *next; /* never taken off; written before others see it */
+	/* launches read these without a lock */
+	driver_handle context; /* of a module or place; NULL: a library */
+	bool asked; /* since attachments last changed */
+	bool awaited; /* it was loaded under an attachment: its first launch waits for its twin */
+	/* with the lock */
 	driver_handle handle; /* NULL: it is unloaded, and this can be used again */
 	enum load_kind kind;
 	/* A library can be launched in any context, and its variables are elsewhere in each: so it
 	 * has a place for each context, and twins belong to places. */
 	struct original *library; /* of a place: that is in which context */
-	driver_handle context; /* of a module or place; NULL: a library */
 	driver_handle primary; /* if that is a green context: the primary one of the device */
 	uint64_t context_id, born; /* driver_context_id() of it; arm_born() */
 	struct image image;
 	void *copy; /* owned: the image, if it was not preserved */
 	struct load *twin; /* that is not unloaded, launched or not; arm.h and load.h know it */
+	bool busy; /* the maker is about it */
+	bool has_ready; /* `ready` is not NULL */
+	uint64_t retry_at_ms, retry_ms;
 	/* the maker's alone */
 	struct load *ready; /* the next twin, for which the context was not idle yet */
-	bool busy; /* the maker is about it */
-	bool asked; /* since attachments last changed */
-	uint64_t retry_at_ms, retry_ms;
 };
 
 /* A twin that executable graphs hold, in whose place there is another one, or none. */
@@ -94,19 +100,50 @@ bool twin_is_preserved(const int *options, void *const *values, unsigned count) 
 	return false;
 }
 
-/* A place in the list; with the lock held. */
-static struct original *get_place(void) {
+static struct original *first(void) {
+	return __atomic_load_n(&originals, __ATOMIC_ACQUIRE);
+}
+
+static driver_handle context_of_original(const struct original *one) {
+	return __atomic_load_n(&one->context, __ATOMIC_RELAXED);
+}
+
+static bool is_asked(const struct original *one) {
+	return __atomic_load_n(&one->asked, __ATOMIC_RELAXED);
+}
+
+static bool is_awaited(const struct original *one) {
+	return __atomic_load_n(&one->awaited, __ATOMIC_RELAXED);
+}
+
+/*
+ * Adds an original to the list, in an unused one's place if there is one; with the lock held. NULL:
+ * no memory.
+ */
+static struct original *put(const struct original *made) {
 	struct original *one = originals;
 
-	while (one && (one->handle || one->busy || one->twin || one->ready))
+	while (one && (one->handle || one->busy || one->twin || one->has_ready))
 		one = one->next;
-	if (one)
-		return one;
-	one = calloc(1, sizeof(*one));
-	if (!one)
-		return NULL;
-	one->next = originals;
-	originals = one;
+	if (!one) {
+		one = calloc(1, sizeof(*one));
+		if (!one)
+			return NULL;
+		one->next = originals;
+		__atomic_store_n(&originals, one, __ATOMIC_RELEASE);
+	}
+	__atomic_store_n(&one->context, made->context, __ATOMIC_RELAXED);
+	__atomic_store_n(&one->asked, false, __ATOMIC_RELAXED);
+	__atomic_store_n(&one->awaited, made->awaited, __ATOMIC_RELAXED);
+	one->handle = made->handle;
+	one->kind = made->kind;
+	one->library = made->library;
+	one->primary = made->primary;
+	one->context_id = made->context_id;
+	one->born = made->born;
+	one->image = made->image;
+	one->copy = made->copy;
+	one->retry_at_ms = one->retry_ms = 0;
 	return one;
 }
 
@@ -138,29 +175,10 @@ static bool is_there_daemon(void) {
 	return there;
 }
 
-/*
- * Twins have not been tried on a GPU yet: they are made only in processes whose environment has
- * GPUPROBE_TWINS=1. Read once: the program may be changing its environment in another thread.
- */
-static bool is_enabled(void) {
-	static int known; /* 1: no, 2: yes */
-	int now = __atomic_load_n(&known, __ATOMIC_RELAXED);
-
-	if (!now) {
-		const char *text = secure_getenv("GPUPROBE_TWINS");
-
-		/* where the driver compiles all anew, it uses the PTX that is beside the machine
-		 * code, which has variables of its own */
-		now = text && !strcmp(text, "1") && !secure_getenv("CUDA_FORCE_PTX_JIT") ? 2 : 1;
-		__atomic_store_n(&known, now, __ATOMIC_RELAXED);
-	}
-	return now == 2;
-}
-
 void twin_start(void) {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-	if (!is_enabled() || (arm_work() & ARM_ENGINE) || !interest_allowed())
+	if ((arm_work() & ARM_ENGINE) || !interest_allowed())
 		return;
 	pthread_once(&once, gate_start);
 	__atomic_or_fetch(&arm_load_count, ARM_TWINS, __ATOMIC_RELEASE);
@@ -200,8 +218,7 @@ static void add(enum load_kind kind, driver_handle handle, const struct image *i
 		bool preserved) {
 	struct original *one = NULL, made = { .kind = kind, .handle = handle, .image = *image };
 
-	if (image->kind == WIRE_IMAGE_CUBIN)
-		return;
+	made.awaited = interest_is_meant(&(struct interest){});
 	if (!preserved) {
 		made.copy = copy_image(&made.image);
 		made.image.data = made.copy;
@@ -214,17 +231,13 @@ static void add(enum load_kind kind, driver_handle handle, const struct image *i
 	made.born = arm_born();
 	if (made.image.data) {
 		pthread_mutex_lock(&lock);
-		one = get_place();
-		if (one) {
-			made.next = one->next;
-			*one = made;
-		} else if (made.copy) {
+		one = put(&made);
+		if (!one && made.copy)
 			copied -= made.image.size;
-		}
 		pthread_mutex_unlock(&lock);
 	}
 	if (one)
-		bare_original_added(one, handle, made.context, made.context_id, made.born);
+		handles_original_added(one, handle, made.context, made.context_id, made.born);
 	else
 		free(made.copy);
 }
@@ -262,9 +275,8 @@ void twin_loaded_file(enum load_kind kind, driver_handle handle, const char *pat
  * Is the current context idle? The driver may wait for all of the device's primary context where a
  * green one is used.
  */
-static bool is_idle(driver_handle primary) {
+static bool is_idle(driver_handle primary, uint64_t until_ms) {
 	const struct driver *driver = driver_own();
-	const uint64_t until_ms = deadline_now_ms() + IDLE_WAIT_MS;
 	driver_handle context = NULL;
 	bool idle;
 
@@ -278,14 +290,29 @@ static bool is_idle(driver_handle primary) {
 	return driver->ctx_set_current(context) == 0 && idle;
 }
 
+/* Closes the gate; where a twin is awaited, launches of other threads may take a while. */
+static bool close_gate(bool awaited) {
+	const uint64_t now = deadline_now_ms(),
+		       until = now + (awaited ? AWAITED_GATE_WAIT_MS : GATE_WAIT_MS);
+	bool closed;
+
+	do {
+		closed = gate_close(deadline_now_ms() + GATE_WAIT_MS);
+	} while (!closed && deadline_now_ms() < until);
+	return closed;
+}
+
 /*
- * Closes the gate when the current context, which is the original's, is idle. False: it is not, or
- * a stream is being captured, which asking would end.
+ * Closes the gate when the current context, which is the original's, is idle. primary: see
+ * is_idle(). False: it is not, or a stream is being captured, which asking would end. awaited: the
+ * driver would wait for the context at the first launch of the original, too.
  */
-static bool begin_idle(const struct original *one) {
-	if (!gate_close(deadline_now_ms() + GATE_WAIT_MS))
+static bool begin_idle(driver_handle primary, bool awaited) {
+	const uint64_t wait_ms = awaited ? AWAITED_IDLE_WAIT_MS : IDLE_WAIT_MS;
+
+	if (!close_gate(awaited))
 		return false;
-	if (!capture_is_going_on() && is_idle(one->primary))
+	if (!capture_is_going_on() && is_idle(primary, deadline_now_ms() + wait_ms))
 		return true;
 	gate_open();
 	return false;
@@ -360,7 +387,7 @@ static void reap(driver_handle context) {
 /* No launch finds the twin any more. It stays loaded. */
 static void hide_twin(struct original *one) {
 	pthread_mutex_lock(&lock);
-	bare_twin_changed(one, NULL);
+	handles_twin_changed(one, NULL);
 	pthread_mutex_unlock(&lock);
 }
 
@@ -369,7 +396,7 @@ static struct load *take_twin(struct original *one) {
 	struct load *twin;
 
 	pthread_mutex_lock(&lock);
-	bare_twin_changed(one, NULL);
+	handles_twin_changed(one, NULL);
 	twin = one->twin;
 	one->twin = NULL;
 	pthread_mutex_unlock(&lock);
@@ -384,7 +411,7 @@ static bool show_twin(struct original *one, const struct original *as, struct lo
 	same = one->handle == as->handle && one->born == as->born;
 	if (same) {
 		one->twin = twin;
-		bare_twin_changed(one, twin);
+		handles_twin_changed(one, twin);
 	}
 	pthread_mutex_unlock(&lock);
 	return same;
@@ -462,7 +489,7 @@ static bool replace_twin(struct original *one, const struct original *as, struct
 	struct load *before;
 	const char *missing;
 
-	if (!begin_idle(as))
+	if (!begin_idle(as->primary, as->awaited))
 		return false;
 	before = take_twin(one);
 	if (before)
@@ -501,6 +528,8 @@ static void end(struct original *one, bool done) {
 	pthread_mutex_lock(&lock);
 	one->busy = false;
 	__atomic_store_n(&one->asked, done, __ATOMIC_RELAXED);
+	__atomic_store_n(&one->awaited, false, __ATOMIC_RELAXED);
+	one->has_ready = one->ready != NULL;
 	if (done) {
 		one->retry_ms = one->retry_at_ms = 0;
 	} else {
@@ -520,7 +549,7 @@ static bool drop(struct original *one) {
 	hide_twin(one);
 	if (!one->twin)
 		return true;
-	if (!begin_idle(one))
+	if (!begin_idle(one->primary, false))
 		return false;
 	twin = take_twin(one);
 	if (twin)
@@ -537,7 +566,7 @@ static bool obey(struct original *one, const struct original *as) {
 
 	one->ready = NULL;
 	if (!load && can_load(twin_kind(as)))
-		load = load_twin(&found, &as->image, &answer);
+		load = load_twin(&found, &as->image, as->awaited, &answer);
 	if (load) {
 		if (replace_twin(one, as, load))
 			return true;
@@ -588,9 +617,13 @@ static void make(struct original *one) {
 
 /* What was asked for before attachments changed. */
 static void drop_ready(struct original *one) {
-	if (one->ready)
-		load_refused(one->ready, 0, 1);
+	if (!one->ready)
+		return;
+	load_refused(one->ready, 0, 1);
 	one->ready = NULL;
+	pthread_mutex_lock(&lock);
+	one->has_ready = false;
+	pthread_mutex_unlock(&lock);
 }
 
 /*
@@ -604,12 +637,18 @@ static void drop_all(bool gone) {
 	int mode = DRIVER_CAPTURE_MODE_RELAXED;
 
 	driver_own()->exchange_capture_mode(&mode);
-	for (struct original *one = originals; one; one = one->next) {
-		if (!one->handle)
+	for (struct original *one = first(); one; one = one->next) {
+		bool ended, has_twin;
+
+		pthread_mutex_lock(&lock);
+		ended = !one->handle;
+		has_twin = one->twin != NULL;
+		pthread_mutex_unlock(&lock);
+		if (ended)
 			drop_ready(one);
-		if (!one->twin || (gone && one->handle))
+		if (!has_twin || (gone && !ended))
 			continue;
-		if (idle && (!one->handle || one->context == context))
+		if (idle && (ended || context_of_original(one) == context))
 			idle = drop(one);
 		else
 			hide_twin(one);
@@ -635,55 +674,47 @@ static struct original *find_place(const struct original *library, driver_handle
 	return place;
 }
 
-static void make_place(struct original *place, const struct original *library,
-		       const struct original *as) {
-	struct original *next = place->next;
-
-	*place = *library;
-	place->next = next;
-	place->library = as->library;
-	place->copy = NULL; /* it is the library's */
-	place->context = as->context;
-	place->context_id = as->context_id;
-	place->primary = as->primary;
-	place->born = arm_born();
-	place->asked = false;
-	place->retry_at_ms = place->retry_ms = 0;
-}
-
-/* The place of a library in a context; it is made if there is none. NULL: there is no room. */
+/* The place of a library in a context; it is made if there is none. NULL: there is no room. *id:
+ * of the context. */
 static struct original *get_library_place(struct original *library, driver_handle context,
-					  driver_handle stream) {
-	struct original *one, as = { .library = library, .context = context };
+					  driver_handle stream, uint64_t *id) {
+	struct original *one, as;
 	unsigned count;
 
+	*id = driver_context_id(context);
 	pthread_mutex_lock(&lock);
 	one = find_place(library, context, &count);
 	pthread_mutex_unlock(&lock);
 	if (one || count >= PLACES_MAX)
 		return one;
 	drop_all(true);
-	as.context_id = driver_context_id(context);
-	as.primary = find_primary(stream);
 	pthread_mutex_lock(&lock);
-	one = get_place();
-	if (one)
-		make_place(one, library, &as);
+	as = *library;
+	pthread_mutex_unlock(&lock);
+	as.library = library;
+	as.copy = NULL; /* it is the library's */
+	as.context = context;
+	as.context_id = *id;
+	as.primary = find_primary(stream);
+	as.born = arm_born();
+	pthread_mutex_lock(&lock);
+	one = put(&as);
 	pthread_mutex_unlock(&lock);
 	if (one)
-		bare_original_added(one, NULL, context, one->context_id, one->born);
+		handles_original_added(one, NULL, context, *id, as.born);
 	return one;
 }
 
 /* The original of a kernel in a context, which may get a twin there; NULL: there is none. */
 static struct original *get_original(const struct twin_shape *shape) {
 	const driver_handle function = shape->function, context = shape->context;
-	struct original *one = context ? bare_original(function, context) : NULL, *place;
+	struct original *one = context ? handles_original(function, context) : NULL, *place;
+	uint64_t id;
 
-	if (!one || one->context)
+	if (!one || context_of_original(one))
 		return one;
-	place = get_library_place(one, context, shape->stream);
-	if (place && bare_place_add(function, place, context, place->context_id))
+	place = get_library_place(one, context, shape->stream, &id);
+	if (place && handles_place_add(function, place, context, id))
 		return place;
 	pthread_mutex_lock(&lock);
 	__atomic_store_n(&one->asked, true, __ATOMIC_RELAXED); /* not at every launch */
@@ -709,15 +740,15 @@ static void look(void) {
 	__atomic_store_n(&wanted, yes, __ATOMIC_RELAXED);
 	pthread_mutex_lock(&lock);
 	for (struct original *one = originals; one; one = one->next) {
-		one->asked = false;
+		__atomic_store_n(&one->asked, false, __ATOMIC_RELAXED);
 		one->retry_ms = one->retry_at_ms = 0;
 	}
 	pthread_mutex_unlock(&lock);
-	for (struct original *one = originals; one; one = one->next)
+	for (struct original *one = first(); one; one = one->next)
 		drop_ready(one);
 	if (before && !yes)
 		drop_all(false);
-	__atomic_add_fetch(&bare_twin_version, 1, __ATOMIC_RELEASE);
+	__atomic_add_fetch(&handles_twin_version, 1, __ATOMIC_RELEASE);
 	for (unsigned i = 0; i < 2; i++)
 		__atomic_store_n(&twin_seen[i], now[i], __ATOMIC_RELEASE);
 }
@@ -738,6 +769,15 @@ static driver_handle context_of(struct twin_shape *shape) {
 	return shape->context;
 }
 
+/* The original of the kernel, or NULL. Any thread, no lock. */
+static const struct original *find_original(struct twin_shape *shape) {
+	const struct original *one = handles_original(shape->function, NULL);
+
+	return one && !context_of_original(one)
+		       ? handles_original(shape->function, context_of(shape))
+		       : one;
+}
+
 /* Is there something to be done before such a launch? */
 static bool is_due(struct twin_shape *shape) {
 	const struct original *one;
@@ -746,11 +786,23 @@ static bool is_due(struct twin_shape *shape) {
 		return true;
 	if (!__atomic_load_n(&wanted, __ATOMIC_RELAXED) || capture_is_going_on())
 		return false;
-	one = bare_original(shape->function, NULL);
-	if (one && !one->context)
-		one = bare_original(shape->function, context_of(shape));
-	return one && (!__atomic_load_n(&one->asked, __ATOMIC_RELAXED) ||
-		       bare_twin_is_open(shape->function, shape->context));
+	one = find_original(shape);
+	return one &&
+	       (!is_asked(one) || handles_twin_is_open(shape->function, shape->context));
+}
+
+/* Does a launch wait for its twin, and so for another thread that makes it? */
+static bool waits(struct twin_shape *shape) {
+	const struct original *one = shape ? find_original(shape) : NULL;
+
+	return one && is_awaited(one);
+}
+
+/* The maker's lock. waits: how long it is waited for is bounded by what its owner may wait for. */
+static bool lock_maker(bool waiting) {
+	return waiting ? deadline_lock(&maker, deadline_now_ms() + 2 * load_deadline_ms() +
+						       AWAITED_IDLE_WAIT_MS)
+		       : pthread_mutex_trylock(&maker) == 0;
 }
 
 /* shape: NULL: looks only whether attachments have changed. */
@@ -762,11 +814,11 @@ static void prepare(struct twin_shape *shape) {
 	if (!shape)
 		return;
 	one = wanted && !capture_is_going_on() && context_of(shape) ? get_original(shape) : NULL;
-	if (one && !one->asked)
+	if (one && !is_asked(one))
 		make(one);
-	if (one && bare_twin_is_open(shape->function, shape->context)) {
+	if (one && handles_twin_is_open(shape->function, shape->context)) {
 		gate_enter();
-		bare_twin_resolve(shape->function, shape->context);
+		handles_twin_resolve(shape->function, shape->context);
 		gate_leave();
 	}
 }
@@ -776,7 +828,7 @@ void twin_prepare(struct twin_shape *shape) {
 
 	if ((shape ? is_due(shape) : twin_needed()) && !gate_is_inside() && driver_own() &&
 	    load_is_owner() && enter(&cancel)) {
-		if (pthread_mutex_trylock(&maker) == 0) {
+		if (lock_maker(waits(shape))) {
 			prepare(shape);
 			pthread_mutex_unlock(&maker);
 		}
@@ -792,15 +844,15 @@ static driver_handle choose(struct twin_shape *shape, struct original **one,
 	driver_handle twin;
 	enum fit fit;
 
-	if (shape->own || !bare_needed() || !context_of(shape))
+	if (shape->own || !handles_needed() || !context_of(shape))
 		return function;
-	twin = bare_twin(function, shape->context, one, form);
-	if (twin == function || (*one)->context != shape->context)
+	twin = handles_twin(function, shape->context, one, form);
+	if (twin == function || context_of_original(*one) != shape->context)
 		return function;
 	fit = fit_ask(shape, twin);
 	if (fit == FIT_NO_REGISTERS || fit == FIT_NOT_AT_ONCE)
-		bare_twin_refused(function, shape->context,
-				  fit == FIT_NOT_AT_ONCE ? BARE_NOT_AT_ONCE : BARE_NO_REGISTERS);
+		handles_twin_refused(function, shape->context,
+				  fit == FIT_NOT_AT_ONCE ? HANDLES_NOT_AT_ONCE : HANDLES_NO_REGISTERS);
 	return fit == FIT_YES ? twin : function;
 }
 
@@ -817,7 +869,7 @@ driver_handle twin_choose_for_node(struct twin_shape *shape, struct launch_form 
 	int cancel;
 
 	*number = TWIN_HOLD_NONE;
-	if (!bare_needed() || !enter(&cancel))
+	if (!handles_needed() || !enter(&cancel))
 		return chosen;
 	chosen = choose(shape, &one, form); /* in the gate it is neither unloaded nor replaced */
 	pthread_mutex_lock(&lock);
@@ -870,7 +922,7 @@ void twin_released(void) {
 	if (pthread_mutex_trylock(&maker) == 0) {
 		driver_own()->exchange_capture_mode(&mode);
 		one = driver_own()->ctx_get_current(&context) == 0 ? find_free(context) : NULL;
-		if (one && begin_idle(one)) {
+		if (one && begin_idle(one->primary, false)) {
 			reap(context);
 			gate_open();
 		}
@@ -931,7 +983,7 @@ static void end_original(struct original *one) {
 	int mode;
 
 	drop_ready(one);
-	bare_original_removed(one);
+	handles_original_removed(one);
 	pthread_mutex_lock(&lock);
 	twin = one->twin;
 	one->twin = NULL;
@@ -947,6 +999,15 @@ static void end_original(struct original *one) {
 	}
 }
 
+static bool is_place_of(const struct original *place, const struct original *library) {
+	bool is;
+
+	pthread_mutex_lock(&lock);
+	is = place->library == library;
+	pthread_mutex_unlock(&lock);
+	return is;
+}
+
 void twin_unloading(enum load_kind kind, driver_handle handle) {
 	int saved = errno, cancel;
 	struct original *one;
@@ -956,8 +1017,8 @@ void twin_unloading(enum load_kind kind, driver_handle handle) {
 	pthread_mutex_lock(&maker); /* a thread that makes twins reads the image */
 	one = find(kind, handle);
 	if (one) {
-		for (struct original *place = originals; place; place = place->next)
-			if (place->library == one)
+		for (struct original *place = first(); place; place = place->next)
+			if (is_place_of(place, one))
 				end_original(place);
 		end_original(one);
 	}
@@ -988,10 +1049,10 @@ void twin_context_ended(driver_handle context, uint64_t now, uint64_t until) {
 	capture_forget(context, now, until);
 	pthread_mutex_lock(&lock);
 	for (struct original *one = originals; one; one = one->next) {
-		if (!one->handle || one->context != context ||
+		if (!one->handle || context_of_original(one) != context ||
 		    arm_outlives(one->context_id, one->born, now, until))
 			continue;
-		bare_original_removed(one);
+		handles_original_removed(one);
 		forget(one);
 		if (one->twin)
 			twin_hold_forget(one->twin->born);

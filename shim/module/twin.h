@@ -2,12 +2,12 @@
 #pragma once
 
 /*
- * Twins: probes for kernels of modules that were loaded without any. The module stays as it is. A
+ * Twins: probes for kernels. The application's module stays as it is. A
  * second one, its twin, is loaded beside it: it has the kernels that attachments mean, with probes
  * in them, and uses the variables of the first one. Launches of those kernels go to the twin's.
  *
  * Here are the modules that may get a twin (originals), and when twins are made and unloaded.
- * Which handle is launched in place of which is bare.c's.
+ * Which handle is launched in place of which is handles.c's.
  */
 
 #include <stdbool.h>

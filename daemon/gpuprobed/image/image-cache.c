@@ -318,7 +318,8 @@ void image_abandon(struct image_query *request) {
 static unsigned int image_query_patience(const struct image_query *request) {
 	const struct process *process = request->client->process;
 
-	if (request->compiles && (request->message.flags & WIRE_IMAGE_FLAG_TWIN))
+	if (request->compiles && (request->message.flags & WIRE_IMAGE_FLAG_TWIN) &&
+	    !(request->message.flags & WIRE_IMAGE_FLAG_AWAITED))
 		return 0; /* the module is in use: it asks again */
 	return request->compiles ? image_budget_left(&request->budget, process)
 				 : image_budget_lookup_ms(&request->budget, process,
@@ -566,7 +567,7 @@ static bool image_key_fill(struct image_key *key, const struct image_query *requ
 	key->hash = request->hash;
 	key->size = request->message.image_size;
 	key->kind = request->message.kind;
-	key->flags = request->message.flags;
+	key->flags = request->message.flags & ~(uint32_t)WIRE_IMAGE_FLAG_AWAITED;
 	key->capability =
 		request->message.capability_major * 10 + request->message.capability_minor;
 	key->uid = process->uid;

@@ -36,7 +36,7 @@ static const char *shim_image_check(const struct wire_image *image) {
 	    (image->image_size > PATCH_NAMES_SIZE_MAX || image->flags))
 		return "list of names out of range";
 	if (image->flags & ~(uint32_t)(WIRE_IMAGE_FLAG_RELOCATABLE | WIRE_IMAGE_FLAG_OPTIONS |
-				       WIRE_IMAGE_FLAG_TWIN))
+				       WIRE_IMAGE_FLAG_TWIN | WIRE_IMAGE_FLAG_AWAITED))
 		return "unknown image flags";
 	if (image->capability_major < 1 || image->capability_major > SHIM_CAPABILITY_MAJOR_MAX ||
 	    image->capability_minor > 9)

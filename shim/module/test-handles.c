@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "arm.h"
-#include "bare.h"
+#include "handles.h"
 #include "load.h"
 #include "twin.h"
 
@@ -56,7 +56,7 @@ static struct {
 static struct {
 	unsigned count, launches;
 	uint64_t module;
-	enum bare_why why;
+	enum handles_why why;
 	char kernel[100];
 } reported;
 
@@ -158,7 +158,7 @@ static driver_result get_device(int *device) {
 	return 0;
 }
 
-void load_report_bare(uint64_t module_id, uint64_t epoch, const char *kernel, enum bare_why why,
+void load_report_own(uint64_t module_id, uint64_t epoch, const char *kernel, enum handles_why why,
 		      unsigned launches) {
 	assert_int_equal(epoch, 1);
 	reported.count++;
@@ -226,15 +226,15 @@ static int begin(void **state) {
 	memset(&reported, 0, sizeof(reported));
 	bare_load_added(&module_load);
 	bare_load_added(&library_load);
-	bare_got_function(MODULE, FUNCTION, "k");
-	bare_got_kernel(LIBRARY, KERNEL, "k");
+	handles_got_function(MODULE, FUNCTION, "k");
+	handles_got_kernel(LIBRARY, KERNEL, "k");
 	return 0;
 }
 
 static int end(void **state) {
 	bare_load_removed(&module_load);
 	bare_load_removed(&library_load);
-	assert_false(bare_needed());
+	assert_false(handles_needed());
 	assert_ptr_equal(bare_function(FUNCTION), FUNCTION);
 	assert_ptr_equal(bare_function(KERNEL), KERNEL);
 	return 0;
@@ -242,15 +242,15 @@ static int end(void **state) {
 
 /* The driver is asked once, and not before it must be. */
 static void test_switch(void **state) {
-	assert_false(bare_needed());
+	assert_false(handles_needed());
 	assert_ptr_equal(bare_function(FUNCTION), FUNCTION);
 	assert_int_equal(asked, 0);
 	assert_true(bare_is_awaited(1));
 	assert_false(bare_is_awaited(2));
 	bare_retire(1, 2); /* of another daemon */
-	assert_false(bare_needed());
+	assert_false(handles_needed());
 	bare_retire(1, 1);
-	assert_true(bare_needed());
+	assert_true(handles_needed());
 	assert_true(bare_is_awaited(1));
 	assert_int_equal(asked, 0);
 	for (int i = 0; i < 3; i++)
@@ -270,17 +270,17 @@ static void test_ends(void **state) {
 	bare_retire(1, 1);
 	assert_ptr_equal(bare_function(FUNCTION), BARE);
 	bare_load_removed(&module_load);
-	assert_false(bare_needed());
+	assert_false(handles_needed());
 	assert_ptr_equal(bare_function(FUNCTION), FUNCTION);
-	bare_got_function(MODULE, FUNCTION, "k"); /* the module is none of ours now */
+	handles_got_function(MODULE, FUNCTION, "k"); /* the module is none of ours now */
 	assert_ptr_equal(bare_function(FUNCTION), FUNCTION);
 	bare_load_added(&module_load);
-	bare_got_function(MODULE, FUNCTION, "k");
+	handles_got_function(MODULE, FUNCTION, "k");
 	bare_retire(1, 1);
-	bare_context_ended(OTHER_CONTEXT, 0, UINT64_MAX);
-	bare_context_ended(NULL, 0, UINT64_MAX);
+	handles_context_ended(OTHER_CONTEXT, 0, UINT64_MAX);
+	handles_context_ended(NULL, 0, UINT64_MAX);
 	assert_ptr_equal(bare_function(FUNCTION), BARE);
-	bare_context_ended(CONTEXT, 0, UINT64_MAX);
+	handles_context_ended(CONTEXT, 0, UINT64_MAX);
 	assert_ptr_equal(bare_function(FUNCTION), FUNCTION);
 }
 
@@ -289,19 +289,19 @@ static void test_reborn(void **state) {
 	uint64_t before = births;
 
 	bare_retire(1, 1);
-	bare_got_function(MODULE, OTHER_FUNCTION, "k"); /* in the new one */
+	handles_got_function(MODULE, OTHER_FUNCTION, "k"); /* in the new one */
 	assert_ptr_equal(bare_function(OTHER_FUNCTION), BARE);
-	bare_context_ended(CONTEXT, 0, before);
+	handles_context_ended(CONTEXT, 0, before);
 	assert_ptr_equal(bare_function(OTHER_FUNCTION), BARE);
-	bare_context_ended(CONTEXT, CONTEXT_ID, UINT64_MAX);
+	handles_context_ended(CONTEXT, CONTEXT_ID, UINT64_MAX);
 	assert_ptr_equal(bare_function(OTHER_FUNCTION), BARE);
-	bare_context_ended(CONTEXT, CONTEXT_ID + 1, UINT64_MAX);
+	handles_context_ended(CONTEXT, CONTEXT_ID + 1, UINT64_MAX);
 	assert_ptr_equal(bare_function(OTHER_FUNCTION), OTHER_FUNCTION);
 }
 
 /* There is none: that is found out once. */
 static void test_none(void **state) {
-	bare_got_function(MODULE, OTHER_CONTEXT, "other");
+	handles_got_function(MODULE, OTHER_CONTEXT, "other");
 	bare_retire(1, 1);
 	for (int i = 0; i < 3; i++)
 		assert_ptr_equal(bare_function(OTHER_CONTEXT), OTHER_CONTEXT);
@@ -310,9 +310,9 @@ static void test_none(void **state) {
 }
 
 static void test_changes(void **state) {
-	bare_changed(BARE_FUNCTION_ATTRIBUTE, FUNCTION, 8, 1000, 0);
-	bare_changed(BARE_FUNCTION_ATTRIBUTE, FUNCTION, 8, 2000, 0);
-	bare_changed(BARE_KERNEL_ATTRIBUTE, KERNEL, 9, 50, 3);
+	handles_changed(HANDLES_FUNCTION_ATTRIBUTE, FUNCTION, 8, 1000, 0);
+	handles_changed(HANDLES_FUNCTION_ATTRIBUTE, FUNCTION, 8, 2000, 0);
+	handles_changed(HANDLES_KERNEL_ATTRIBUTE, KERNEL, 9, 50, 3);
 	assert_int_equal(set.count, 0);
 	bare_retire(1, 1);
 	bare_retire(2, 1);
@@ -322,14 +322,14 @@ static void test_changes(void **state) {
 	assert_ptr_equal(bare_function(KERNEL), BARE_KERNEL_HANDLE);
 	assert_true(set.handle == BARE_KERNEL_HANDLE && set.attribute == 9 && set.value == 50 &&
 		    set.device == 3);
-	bare_changed(BARE_FUNCTION_ATTRIBUTE, FUNCTION, 8, 2000, 0); /* as it is */
+	handles_changed(HANDLES_FUNCTION_ATTRIBUTE, FUNCTION, 8, 2000, 0); /* as it is */
 	assert_ptr_equal(bare_function(FUNCTION), BARE);
 	assert_int_equal(set.count, 2);
-	bare_changed(BARE_FUNCTION_ATTRIBUTE, FUNCTION, 8, 3000, 0);
+	handles_changed(HANDLES_FUNCTION_ATTRIBUTE, FUNCTION, 8, 3000, 0);
 	assert_ptr_equal(bare_function(FUNCTION), BARE);
 	assert_int_equal(set.value, 3000);
 	set_result = 1;
-	bare_changed(BARE_FUNCTION_ATTRIBUTE, FUNCTION, 8, 4000, 0);
+	handles_changed(HANDLES_FUNCTION_ATTRIBUTE, FUNCTION, 8, 4000, 0);
 	assert_ptr_equal(bare_function(FUNCTION),
 			 FUNCTION); /* only that one is as the application wants it */
 	set_result = 0;
@@ -339,20 +339,20 @@ static void test_changes(void **state) {
 /* Each way to set something is the way in which it is set on the bare one. */
 static void test_settings(void **state) {
 	static const struct {
-		enum bare_setting setting;
+		enum handles_setting setting;
 		driver_handle handle, bare;
 		int attribute, device;
 	} settings[] = {
-		{ BARE_FUNCTION_CACHE, FUNCTION, BARE, 100, -1 },
-		{ BARE_FUNCTION_BANKS, FUNCTION, BARE, 101, -1 },
-		{ BARE_KERNEL_CACHE, KERNEL, BARE_KERNEL_HANDLE, 102, 5 },
+		{ HANDLES_FUNCTION_CACHE, FUNCTION, BARE, 100, -1 },
+		{ HANDLES_FUNCTION_BANKS, FUNCTION, BARE, 101, -1 },
+		{ HANDLES_KERNEL_CACHE, KERNEL, BARE_KERNEL_HANDLE, 102, 5 },
 	};
 
 	bare_retire(1, 1);
 	bare_retire(2, 1);
 	for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
 		assert_ptr_equal(bare_function(settings[i].handle), settings[i].bare);
-		bare_changed(settings[i].setting, settings[i].handle, 0, 2, settings[i].device);
+		handles_changed(settings[i].setting, settings[i].handle, 0, 2, settings[i].device);
 		assert_ptr_equal(bare_function(settings[i].handle), settings[i].bare);
 		assert_true(set.handle == settings[i].bare &&
 			    set.attribute == settings[i].attribute && set.value == 2 &&
@@ -369,7 +369,7 @@ static void test_elsewhere(void **state) {
 }
 
 static void change(void) {
-	bare_changed(BARE_FUNCTION_ATTRIBUTE, FUNCTION, 8, 7000, 0);
+	handles_changed(HANDLES_FUNCTION_ATTRIBUTE, FUNCTION, 8, 7000, 0);
 }
 
 static void unload(void) {
@@ -385,11 +385,11 @@ static void test_meanwhile(void **state) {
 	bare_retire(1, 1);
 	during = launch; /* in another thread it is the same: not switched yet */
 	assert_ptr_equal(bare_function(FUNCTION), BARE);
-	bare_changed(BARE_FUNCTION_ATTRIBUTE, FUNCTION, 8, 6000, 0);
+	handles_changed(HANDLES_FUNCTION_ATTRIBUTE, FUNCTION, 8, 6000, 0);
 	during = change;
 	assert_ptr_equal(bare_function(FUNCTION), BARE);
 	assert_int_equal(set.value, 7000);
-	bare_changed(BARE_FUNCTION_ATTRIBUTE, FUNCTION, 8, 8000, 0);
+	handles_changed(HANDLES_FUNCTION_ATTRIBUTE, FUNCTION, 8, 8000, 0);
 	during = unload;
 	bare_function(FUNCTION);
 	assert_ptr_equal(bare_function(FUNCTION), FUNCTION);
@@ -429,7 +429,7 @@ static void test_blocks_in_vain(void **state) {
 	for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
 		threads.probed = limits[i][0];
 		threads.bare = limits[i][1];
-		bare_got_function(MODULE, FUNCTION, "k");
+		handles_got_function(MODULE, FUNCTION, "k");
 		assert_ptr_equal(bare_for_block(FUNCTION, 1024), FUNCTION);
 		threads.asked = 0;
 		assert_ptr_equal(bare_for_block(FUNCTION, 1024), FUNCTION);
@@ -437,7 +437,7 @@ static void test_blocks_in_vain(void **state) {
 		bare_load_removed(&module_load);
 		bare_load_added(&module_load);
 	}
-	bare_got_function(MODULE, FUNCTION, "other");
+	handles_got_function(MODULE, FUNCTION, "other");
 	assert_ptr_equal(bare_for_block(FUNCTION, 1024), FUNCTION);
 	assert_int_equal(reported.count, 0);
 }
@@ -457,7 +457,7 @@ static void test_refused(void **state) {
 	assert_int_equal(reported.count, 0);
 	bare_launched(FUNCTION);
 	assert_int_equal(reported.count, 1);
-	bare_changed(BARE_FUNCTION_ATTRIBUTE, FUNCTION, 8, 1000, 0);
+	handles_changed(HANDLES_FUNCTION_ATTRIBUTE, FUNCTION, 8, 1000, 0);
 	assert_ptr_equal(bare_instead(FUNCTION, 701), BARE);
 	assert_true(set.handle == BARE && set.value == 1000);
 }
@@ -466,15 +466,15 @@ static void check_place(driver_handle twin) {
 	struct launch_form form;
 	struct original *one;
 
-	assert_true(bare_twin_is_open(OWN_KERNEL, CONTEXT));
-	assert_ptr_equal(bare_twin(OWN_KERNEL, CONTEXT, &one, &form), OWN_KERNEL);
+	assert_true(handles_twin_is_open(OWN_KERNEL, CONTEXT));
+	assert_ptr_equal(handles_twin(OWN_KERNEL, CONTEXT, &one, &form), OWN_KERNEL);
 	current = OTHER_CONTEXT;
-	bare_twin_resolve(OWN_KERNEL, CONTEXT);
+	handles_twin_resolve(OWN_KERNEL, CONTEXT);
 	assert_ptr_equal(current, OTHER_CONTEXT);
-	assert_false(bare_twin_is_open(OWN_KERNEL, CONTEXT));
-	assert_ptr_equal(bare_twin(OWN_KERNEL, CONTEXT, &one, &form), twin);
+	assert_false(handles_twin_is_open(OWN_KERNEL, CONTEXT));
+	assert_ptr_equal(handles_twin(OWN_KERNEL, CONTEXT, &one, &form), twin);
 	assert_ptr_equal(one, PLACE);
-	assert_ptr_equal(bare_twin(OWN_KERNEL, OTHER_CONTEXT, &one, &form), OWN_KERNEL);
+	assert_ptr_equal(handles_twin(OWN_KERNEL, OTHER_CONTEXT, &one, &form), OWN_KERNEL);
 	assert_ptr_equal(one, LIBRARY_ORIGINAL);
 	assert_ptr_equal(set.handle, twin);
 }
@@ -486,32 +486,32 @@ static void check_changes(driver_handle twin, int device) {
 	unsigned before;
 
 	before = set.count;
-	bare_changed(BARE_KERNEL_ATTRIBUTE, OWN_KERNEL, 8, 200, 2);
+	handles_changed(HANDLES_KERNEL_ATTRIBUTE, OWN_KERNEL, 8, 200, 2);
 	assert_int_equal(set.count, before + 1);
 	assert_true(set.handle == twin && set.value == 200 && set.device == device);
-	assert_ptr_equal(bare_twin(OWN_KERNEL, CONTEXT, &one, &form), twin);
-	bare_changed(BARE_KERNEL_ATTRIBUTE, OWN_KERNEL, 8, 200, 2); /* nothing new */
+	assert_ptr_equal(handles_twin(OWN_KERNEL, CONTEXT, &one, &form), twin);
+	handles_changed(HANDLES_KERNEL_ATTRIBUTE, OWN_KERNEL, 8, 200, 2); /* nothing new */
 	assert_int_equal(set.count, before + 1);
 	set_result = 1;
-	bare_changed(BARE_KERNEL_ATTRIBUTE, OWN_KERNEL, 8, 300, 2);
-	assert_ptr_equal(bare_twin(OWN_KERNEL, CONTEXT, &one, &form), OWN_KERNEL);
+	handles_changed(HANDLES_KERNEL_ATTRIBUTE, OWN_KERNEL, 8, 300, 2);
+	assert_ptr_equal(handles_twin(OWN_KERNEL, CONTEXT, &one, &form), OWN_KERNEL);
 	set_result = 0;
-	bare_twin_resolve(OWN_KERNEL, CONTEXT);
-	assert_ptr_equal(bare_twin(OWN_KERNEL, CONTEXT, &one, &form), twin);
+	handles_twin_resolve(OWN_KERNEL, CONTEXT);
+	assert_ptr_equal(handles_twin(OWN_KERNEL, CONTEXT, &one, &form), twin);
 	assert_true(set.handle == twin && set.value == 300 && set.device == device);
 }
 
-/* Reported at the first launch without the twin, and not before bare_say(). */
+/* Reported at the first launch without the twin, and not before handles_say(). */
 static void check_refusals(uint64_t module) {
 	memset(&reported, 0, sizeof(reported));
 	for (unsigned i = 1; i <= 200; i++) {
-		bare_twin_refused(OWN_KERNEL, CONTEXT, BARE_NOT_AT_ONCE);
-		assert_int_equal(bare_unsaid, i == 1 || i == 100);
+		handles_twin_refused(OWN_KERNEL, CONTEXT, HANDLES_NOT_AT_ONCE);
+		assert_int_equal(handles_unsaid, i == 1 || i == 100);
 		assert_int_equal(reported.count, i > 100 ? 2 : i > 1);
-		if (bare_unsaid)
-			bare_say();
+		if (handles_unsaid)
+			handles_say();
 	}
-	assert_true(reported.module == module && reported.why == BARE_NOT_AT_ONCE);
+	assert_true(reported.module == module && reported.why == HANDLES_NOT_AT_ONCE);
 	assert_int_equal(reported.launches, 100);
 	assert_string_equal(reported.kernel, "k");
 }
@@ -525,46 +525,46 @@ static void test_place(void **state) {
 		.module_id = 9, .epoch = 1, .kind = LOAD_MODULE, .handle = TWIN_MODULE
 	};
 
-	bare_original_added(LIBRARY_ORIGINAL, OWN_LIBRARY, NULL, 0, 1);
-	bare_got_kernel(OWN_LIBRARY, OWN_KERNEL, "k");
-	assert_ptr_equal(bare_original(OWN_KERNEL, CONTEXT), LIBRARY_ORIGINAL);
-	bare_changed(BARE_KERNEL_ATTRIBUTE, OWN_KERNEL, 8, 100, 2);
+	handles_original_added(LIBRARY_ORIGINAL, OWN_LIBRARY, NULL, 0, 1);
+	handles_got_kernel(OWN_LIBRARY, OWN_KERNEL, "k");
+	assert_ptr_equal(handles_original(OWN_KERNEL, CONTEXT), LIBRARY_ORIGINAL);
+	handles_changed(HANDLES_KERNEL_ATTRIBUTE, OWN_KERNEL, 8, 100, 2);
 	assert_int_equal(set.count, 0);
-	bare_original_added(PLACE, NULL, CONTEXT, CONTEXT_ID, 2);
-	assert_false(bare_place_add(FUNCTION, PLACE, OTHER_CONTEXT, 1)); /* of another context */
-	assert_true(bare_place_add(OWN_KERNEL, PLACE, CONTEXT, CONTEXT_ID));
-	assert_ptr_equal(bare_original(OWN_KERNEL, CONTEXT), PLACE);
-	assert_ptr_equal(bare_original(OWN_KERNEL, OTHER_CONTEXT), LIBRARY_ORIGINAL);
-	assert_ptr_equal(bare_original(OWN_KERNEL, NULL), LIBRARY_ORIGINAL);
+	handles_original_added(PLACE, NULL, CONTEXT, CONTEXT_ID, 2);
+	assert_false(handles_place_add(FUNCTION, PLACE, OTHER_CONTEXT, 1)); /* of another context */
+	assert_true(handles_place_add(OWN_KERNEL, PLACE, CONTEXT, CONTEXT_ID));
+	assert_ptr_equal(handles_original(OWN_KERNEL, CONTEXT), PLACE);
+	assert_ptr_equal(handles_original(OWN_KERNEL, OTHER_CONTEXT), LIBRARY_ORIGINAL);
+	assert_ptr_equal(handles_original(OWN_KERNEL, NULL), LIBRARY_ORIGINAL);
 
-	bare_twin_changed(PLACE, &library_twin);
+	handles_twin_changed(PLACE, &library_twin);
 	check_place(TWIN_KERNEL);
 	assert_true(set.count == 1 && set.value == 100 && set.device == 2);
 	check_changes(TWIN_KERNEL, 2);
 	check_refusals(8);
 
-	bare_twin_changed(PLACE, &module_twin);
+	handles_twin_changed(PLACE, &module_twin);
 	check_place(TWIN_FUNCTION);
 	assert_true(set.value == 300 && set.device == -1);
-	bare_changed(BARE_KERNEL_ATTRIBUTE, OWN_KERNEL, 8, 100, 2);
+	handles_changed(HANDLES_KERNEL_ATTRIBUTE, OWN_KERNEL, 8, 100, 2);
 	check_changes(TWIN_FUNCTION, -1);
 	check_refusals(9);
 
 	/* by handles that were never launched there: of another context, and of that one */
-	bare_got_function_of(OWN_KERNEL, OTHER_FUNCTION);
-	bare_changed(BARE_FUNCTION_ATTRIBUTE, OTHER_FUNCTION, 8, 400, 0);
-	assert_false(bare_twin_is_open(OWN_KERNEL, CONTEXT));
+	handles_got_function_of(OWN_KERNEL, OTHER_FUNCTION);
+	handles_changed(HANDLES_FUNCTION_ATTRIBUTE, OTHER_FUNCTION, 8, 400, 0);
+	assert_false(handles_twin_is_open(OWN_KERNEL, CONTEXT));
 	assert_int_equal(set.value, 300);
 	current = CONTEXT;
-	bare_got_function_of(OWN_KERNEL, BARE);
-	bare_changed(BARE_FUNCTION_ATTRIBUTE, BARE, 8, 500, 0);
-	assert_true(bare_twin_is_open(OWN_KERNEL, CONTEXT));
-	bare_twin_resolve(OWN_KERNEL, CONTEXT);
+	handles_got_function_of(OWN_KERNEL, BARE);
+	handles_changed(HANDLES_FUNCTION_ATTRIBUTE, BARE, 8, 500, 0);
+	assert_true(handles_twin_is_open(OWN_KERNEL, CONTEXT));
+	handles_twin_resolve(OWN_KERNEL, CONTEXT);
 	assert_true(set.handle == TWIN_FUNCTION && set.value == 500);
-	bare_original_removed(PLACE);
-	assert_ptr_equal(bare_original(OWN_KERNEL, CONTEXT), LIBRARY_ORIGINAL);
-	bare_original_removed(LIBRARY_ORIGINAL);
-	assert_null(bare_original(OWN_KERNEL, CONTEXT));
+	handles_original_removed(PLACE);
+	assert_ptr_equal(handles_original(OWN_KERNEL, CONTEXT), LIBRARY_ORIGINAL);
+	handles_original_removed(LIBRARY_ORIGINAL);
+	assert_null(handles_original(OWN_KERNEL, CONTEXT));
 }
 
 /* Many handles: buckets are chains. */
@@ -572,7 +572,7 @@ static void test_many(void **state) {
 	static char many[5000];
 
 	for (size_t i = 0; i < sizeof(many); i++)
-		bare_got_function(MODULE, &many[i], "k");
+		handles_got_function(MODULE, &many[i], "k");
 	bare_retire(1, 1);
 	for (size_t i = 0; i < sizeof(many); i++)
 		assert_ptr_equal(bare_function(&many[i]), BARE);
