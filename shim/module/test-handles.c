@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Unit tests of bare.c: the table of handles alone. The driver under it is a double that reuses
+ * Unit tests of handles.c: the table of handles alone. The driver under it is a double that reuses
  * handles as the test wants, and counts its calls.
  */
 
@@ -17,16 +17,16 @@
 #include "load.h"
 #include "twin.h"
 
-static char handles[16];
+static char handles[17];
 #define CONTEXT ((driver_handle) & handles[0])
 #define CONTEXT_ID 7
 #define OTHER_CONTEXT ((driver_handle) & handles[1])
 #define MODULE ((driver_handle) & handles[2])
 #define FUNCTION ((driver_handle) & handles[3]) /* "k" of it, */
-#define BARE ((driver_handle) & handles[4]) /* and as it was */
+#define TWIN ((driver_handle) & handles[4]) /* of it */
 #define LIBRARY ((driver_handle) & handles[5])
 #define KERNEL ((driver_handle) & handles[6])
-#define BARE_KERNEL_HANDLE ((driver_handle) & handles[7])
+#define TWIN_OF_KERNEL ((driver_handle) & handles[7])
 #define OTHER_FUNCTION ((driver_handle) & handles[8]) /* the same as FUNCTION */
 
 #define OWN_LIBRARY ((driver_handle) & handles[9]) /* of the application: none of ours */
@@ -35,10 +35,14 @@ static char handles[16];
 #define TWIN_KERNEL ((driver_handle) & handles[12])
 #define TWIN_MODULE ((driver_handle) & handles[13])
 #define TWIN_FUNCTION ((driver_handle) & handles[14])
+#define MODULE_TWIN ((driver_handle) & handles[15]) /* of MODULE */
+#define KERNELS_TWIN ((driver_handle) & handles[16]) /* of LIBRARY */
+#define MODULE_ORIGINAL ((struct original *)&originals[2])
+#define KERNELS_ORIGINAL ((struct original *)&originals[3])
 #define LIBRARY_ORIGINAL ((struct original *)&originals[0])
 #define PLACE ((struct original *)&originals[1]) /* of that in CONTEXT */
 
-static char originals[2];
+static char originals[4];
 static driver_handle current;
 static unsigned asked; /* for functions and kernels */
 static uint64_t births;
@@ -49,10 +53,6 @@ static struct {
 } set;
 static driver_result set_result;
 static void (*during)(void); /* runs once, while the driver is asked */
-static struct {
-	int probed, bare; /* threads that a block can have; 0: the driver does not say */
-	unsigned asked;
-} threads;
 static struct {
 	unsigned count, launches;
 	uint64_t module;
@@ -82,7 +82,7 @@ static driver_result give(driver_handle *out, const char *name, driver_handle ha
 	if (run)
 		run();
 	asked++;
-	if (strcmp(name, "k" BARE_SUFFIX))
+	if (strcmp(name, "k"))
 		return DRIVER_ERROR_NOT_FOUND;
 	*out = handle;
 	return 0;
@@ -99,15 +99,15 @@ static driver_result give_twin(driver_handle *out, const char *name, driver_hand
 static driver_result get_function(driver_handle *out, driver_handle module, const char *name) {
 	if (module == TWIN_MODULE)
 		return give_twin(out, name, TWIN_FUNCTION);
-	assert_ptr_equal(module, MODULE);
-	return give(out, name, BARE);
+	assert_ptr_equal(module, MODULE_TWIN);
+	return give(out, name, TWIN);
 }
 
 static driver_result get_kernel(driver_handle *out, driver_handle library, const char *name) {
 	if (library == TWIN_LIBRARY)
 		return give_twin(out, name, TWIN_KERNEL);
-	assert_ptr_equal(library, LIBRARY);
-	return give(out, name, BARE_KERNEL_HANDLE);
+	assert_ptr_equal(library, KERNELS_TWIN);
+	return give(out, name, TWIN_OF_KERNEL);
 }
 
 static driver_result function_set(driver_handle handle, int attribute, int value) {
@@ -138,12 +138,7 @@ static driver_result kernel_set_cache(driver_handle handle, int value, int devic
 }
 
 static driver_result get_attribute(int *value, int attribute, driver_handle handle) {
-	if (attribute != DRIVER_FUNCTION_ATTRIBUTE_THREADS) { /* all are as with the twin */
-		*value = 0;
-		return 0;
-	}
-	threads.asked++;
-	*value = handle == FUNCTION || handle == KERNEL ? threads.probed : threads.bare;
+	*value = 0; /* all are as with the twin */
 	return 0;
 }
 
@@ -210,103 +205,120 @@ void *driver_symbol(const char *name) {
 	return nothing;
 }
 
-static struct load module_load = {
-	.module_id = 1, .epoch = 1, .kind = LOAD_MODULE, .handle = MODULE, .context = CONTEXT
+static struct load module_twin_load = {
+	.module_id = 1, .epoch = 1, .kind = LOAD_MODULE, .handle = MODULE_TWIN, .context = CONTEXT
 };
-static struct load library_load = {
-	.module_id = 2, .epoch = 1, .kind = LOAD_LIBRARY, .handle = LIBRARY
+static struct load library_twin_load = {
+	.module_id = 2, .epoch = 1, .kind = LOAD_LIBRARY, .handle = KERNELS_TWIN
 };
+
+static void twin_module(void) {
+	handles_twin_changed(MODULE_ORIGINAL, &module_twin_load);
+}
+
+static void twin_library(void) {
+	handles_twin_changed(KERNELS_ORIGINAL, &library_twin_load);
+}
+
+static void add_module(void) {
+	handles_original_added(MODULE_ORIGINAL, MODULE, CONTEXT, CONTEXT_ID, births);
+}
+
+/* What a launch of the handle launches. */
+static driver_handle launched(driver_handle handle) {
+	struct launch_form form;
+	struct original *one;
+
+	handles_twin_resolve(handle, CONTEXT);
+	return handles_twin(handle, CONTEXT, &one, &form);
+}
 
 static int begin(void **state) {
 	current = CONTEXT;
 	asked = 0;
 	memset(&set, 0, sizeof(set));
 	set_result = 0;
-	memset(&threads, 0, sizeof(threads));
 	memset(&reported, 0, sizeof(reported));
-	bare_load_added(&module_load);
-	bare_load_added(&library_load);
+	add_module();
+	handles_original_added(KERNELS_ORIGINAL, LIBRARY, NULL, 0, births);
 	handles_got_function(MODULE, FUNCTION, "k");
 	handles_got_kernel(LIBRARY, KERNEL, "k");
 	return 0;
 }
 
 static int end(void **state) {
-	bare_load_removed(&module_load);
-	bare_load_removed(&library_load);
+	handles_original_removed(MODULE_ORIGINAL);
+	handles_original_removed(KERNELS_ORIGINAL);
 	assert_false(handles_needed());
-	assert_ptr_equal(bare_function(FUNCTION), FUNCTION);
-	assert_ptr_equal(bare_function(KERNEL), KERNEL);
+	assert_ptr_equal(launched(FUNCTION), FUNCTION);
+	assert_ptr_equal(launched(KERNEL), KERNEL);
 	return 0;
 }
 
 /* The driver is asked once, and not before it must be. */
 static void test_switch(void **state) {
 	assert_false(handles_needed());
-	assert_ptr_equal(bare_function(FUNCTION), FUNCTION);
+	assert_ptr_equal(launched(FUNCTION), FUNCTION);
 	assert_int_equal(asked, 0);
-	assert_true(bare_is_awaited(1));
-	assert_false(bare_is_awaited(2));
-	bare_retire(1, 2); /* of another daemon */
-	assert_false(handles_needed());
-	bare_retire(1, 1);
+	twin_module();
 	assert_true(handles_needed());
-	assert_true(bare_is_awaited(1));
 	assert_int_equal(asked, 0);
 	for (int i = 0; i < 3; i++)
-		assert_ptr_equal(bare_function(FUNCTION), BARE);
+		assert_ptr_equal(launched(FUNCTION), TWIN);
 	assert_int_equal(asked, 1);
-	assert_ptr_equal(bare_function(KERNEL), KERNEL);
-	bare_retire(2, 1);
-	assert_ptr_equal(bare_function(KERNEL), BARE_KERNEL_HANDLE);
-	assert_false(bare_is_awaited(1));
-	assert_ptr_equal(bare_function(CONTEXT), CONTEXT);
-	assert_ptr_equal(bare_function(MODULE), MODULE);
-	assert_ptr_equal(bare_function(NULL), NULL);
+	assert_ptr_equal(launched(KERNEL), KERNEL);
+	twin_library();
+	assert_ptr_equal(launched(KERNEL), TWIN_OF_KERNEL);
+	assert_ptr_equal(launched(CONTEXT), CONTEXT);
+	assert_ptr_equal(launched(MODULE), MODULE);
+	assert_ptr_equal(launched(NULL), NULL);
+	handles_twin_changed(MODULE_ORIGINAL, NULL);
+	assert_ptr_equal(launched(FUNCTION), FUNCTION);
+	assert_ptr_equal(launched(KERNEL), TWIN_OF_KERNEL);
 }
 
 /* What is gone is not known any more, and its handle may be another's. */
 static void test_ends(void **state) {
-	bare_retire(1, 1);
-	assert_ptr_equal(bare_function(FUNCTION), BARE);
-	bare_load_removed(&module_load);
+	twin_module();
+	assert_ptr_equal(launched(FUNCTION), TWIN);
+	handles_original_removed(MODULE_ORIGINAL);
 	assert_false(handles_needed());
-	assert_ptr_equal(bare_function(FUNCTION), FUNCTION);
-	handles_got_function(MODULE, FUNCTION, "k"); /* the module is none of ours now */
-	assert_ptr_equal(bare_function(FUNCTION), FUNCTION);
-	bare_load_added(&module_load);
+	assert_ptr_equal(launched(FUNCTION), FUNCTION);
+	handles_got_function(MODULE, FUNCTION, "k"); /* the module gets no twin now */
+	assert_ptr_equal(launched(FUNCTION), FUNCTION);
+	add_module();
 	handles_got_function(MODULE, FUNCTION, "k");
-	bare_retire(1, 1);
+	twin_module();
 	handles_context_ended(OTHER_CONTEXT, 0, UINT64_MAX);
 	handles_context_ended(NULL, 0, UINT64_MAX);
-	assert_ptr_equal(bare_function(FUNCTION), BARE);
+	assert_ptr_equal(launched(FUNCTION), TWIN);
 	handles_context_ended(CONTEXT, 0, UINT64_MAX);
-	assert_ptr_equal(bare_function(FUNCTION), FUNCTION);
+	assert_ptr_equal(launched(FUNCTION), FUNCTION);
 }
 
 /* A context that has the handle of one that has ended keeps what is its own. */
 static void test_reborn(void **state) {
 	uint64_t before = births;
 
-	bare_retire(1, 1);
+	twin_module();
 	handles_got_function(MODULE, OTHER_FUNCTION, "k"); /* in the new one */
-	assert_ptr_equal(bare_function(OTHER_FUNCTION), BARE);
+	assert_ptr_equal(launched(OTHER_FUNCTION), TWIN);
 	handles_context_ended(CONTEXT, 0, before);
-	assert_ptr_equal(bare_function(OTHER_FUNCTION), BARE);
+	assert_ptr_equal(launched(OTHER_FUNCTION), TWIN);
 	handles_context_ended(CONTEXT, CONTEXT_ID, UINT64_MAX);
-	assert_ptr_equal(bare_function(OTHER_FUNCTION), BARE);
+	assert_ptr_equal(launched(OTHER_FUNCTION), TWIN);
 	handles_context_ended(CONTEXT, CONTEXT_ID + 1, UINT64_MAX);
-	assert_ptr_equal(bare_function(OTHER_FUNCTION), OTHER_FUNCTION);
+	assert_ptr_equal(launched(OTHER_FUNCTION), OTHER_FUNCTION);
 }
 
 /* There is none: that is found out once. */
 static void test_none(void **state) {
 	handles_got_function(MODULE, OTHER_CONTEXT, "other");
-	bare_retire(1, 1);
+	twin_module();
 	for (int i = 0; i < 3; i++)
-		assert_ptr_equal(bare_function(OTHER_CONTEXT), OTHER_CONTEXT);
+		assert_ptr_equal(launched(OTHER_CONTEXT), OTHER_CONTEXT);
 	assert_int_equal(asked, 1);
-	assert_ptr_equal(bare_function(FUNCTION), BARE);
+	assert_ptr_equal(launched(FUNCTION), TWIN);
 }
 
 static void test_changes(void **state) {
@@ -314,47 +326,47 @@ static void test_changes(void **state) {
 	handles_changed(HANDLES_FUNCTION_ATTRIBUTE, FUNCTION, 8, 2000, 0);
 	handles_changed(HANDLES_KERNEL_ATTRIBUTE, KERNEL, 9, 50, 3);
 	assert_int_equal(set.count, 0);
-	bare_retire(1, 1);
-	bare_retire(2, 1);
-	assert_ptr_equal(bare_function(FUNCTION), BARE);
+	twin_module();
+	twin_library();
+	assert_ptr_equal(launched(FUNCTION), TWIN);
 	assert_int_equal(set.count, 1);
-	assert_true(set.handle == BARE && set.attribute == 8 && set.value == 2000);
-	assert_ptr_equal(bare_function(KERNEL), BARE_KERNEL_HANDLE);
-	assert_true(set.handle == BARE_KERNEL_HANDLE && set.attribute == 9 && set.value == 50 &&
+	assert_true(set.handle == TWIN && set.attribute == 8 && set.value == 2000);
+	assert_ptr_equal(launched(KERNEL), TWIN_OF_KERNEL);
+	assert_true(set.handle == TWIN_OF_KERNEL && set.attribute == 9 && set.value == 50 &&
 		    set.device == 3);
 	handles_changed(HANDLES_FUNCTION_ATTRIBUTE, FUNCTION, 8, 2000, 0); /* as it is */
-	assert_ptr_equal(bare_function(FUNCTION), BARE);
+	assert_ptr_equal(launched(FUNCTION), TWIN);
 	assert_int_equal(set.count, 2);
 	handles_changed(HANDLES_FUNCTION_ATTRIBUTE, FUNCTION, 8, 3000, 0);
-	assert_ptr_equal(bare_function(FUNCTION), BARE);
+	assert_ptr_equal(launched(FUNCTION), TWIN);
 	assert_int_equal(set.value, 3000);
 	set_result = 1;
 	handles_changed(HANDLES_FUNCTION_ATTRIBUTE, FUNCTION, 8, 4000, 0);
-	assert_ptr_equal(bare_function(FUNCTION),
+	assert_ptr_equal(launched(FUNCTION),
 			 FUNCTION); /* only that one is as the application wants it */
 	set_result = 0;
-	assert_ptr_equal(bare_function(FUNCTION), FUNCTION);
+	assert_ptr_equal(launched(FUNCTION), FUNCTION);
 }
 
-/* Each way to set something is the way in which it is set on the bare one. */
+/* Each way to set something is the way in which it is set on the twin. */
 static void test_settings(void **state) {
 	static const struct {
 		enum handles_setting setting;
-		driver_handle handle, bare;
+		driver_handle handle, twin;
 		int attribute, device;
 	} settings[] = {
-		{ HANDLES_FUNCTION_CACHE, FUNCTION, BARE, 100, -1 },
-		{ HANDLES_FUNCTION_BANKS, FUNCTION, BARE, 101, -1 },
-		{ HANDLES_KERNEL_CACHE, KERNEL, BARE_KERNEL_HANDLE, 102, 5 },
+		{ HANDLES_FUNCTION_CACHE, FUNCTION, TWIN, 100, -1 },
+		{ HANDLES_FUNCTION_BANKS, FUNCTION, TWIN, 101, -1 },
+		{ HANDLES_KERNEL_CACHE, KERNEL, TWIN_OF_KERNEL, 102, 5 },
 	};
 
-	bare_retire(1, 1);
-	bare_retire(2, 1);
+	twin_module();
+	twin_library();
 	for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
-		assert_ptr_equal(bare_function(settings[i].handle), settings[i].bare);
+		assert_ptr_equal(launched(settings[i].handle), settings[i].twin);
 		handles_changed(settings[i].setting, settings[i].handle, 0, 2, settings[i].device);
-		assert_ptr_equal(bare_function(settings[i].handle), settings[i].bare);
-		assert_true(set.handle == settings[i].bare &&
+		assert_ptr_equal(launched(settings[i].handle), settings[i].twin);
+		assert_true(set.handle == settings[i].twin &&
 			    set.attribute == settings[i].attribute && set.value == 2 &&
 			    set.device == settings[i].device);
 	}
@@ -362,9 +374,9 @@ static void test_settings(void **state) {
 
 /* In a context that is not current: it is while the driver is asked, and then the other again. */
 static void test_elsewhere(void **state) {
-	bare_retire(1, 1);
+	twin_module();
 	current = OTHER_CONTEXT;
-	assert_ptr_equal(bare_function(FUNCTION), BARE);
+	assert_ptr_equal(launched(FUNCTION), TWIN);
 	assert_ptr_equal(current, OTHER_CONTEXT);
 }
 
@@ -373,93 +385,26 @@ static void change(void) {
 }
 
 static void unload(void) {
-	bare_load_removed(&module_load);
+	handles_original_removed(MODULE_ORIGINAL);
 }
 
-static void launch(void) {
-	assert_ptr_equal(bare_function(FUNCTION), FUNCTION);
+static void launch_meanwhile(void) {
+	assert_ptr_equal(launched(FUNCTION), FUNCTION);
 }
 
 /* What happens while somebody asks the driver. */
 static void test_meanwhile(void **state) {
-	bare_retire(1, 1);
-	during = launch; /* in another thread it is the same: not switched yet */
-	assert_ptr_equal(bare_function(FUNCTION), BARE);
-	handles_changed(HANDLES_FUNCTION_ATTRIBUTE, FUNCTION, 8, 6000, 0);
+	twin_module();
+	during = launch_meanwhile; /* in another thread it is the same: not switched yet */
+	assert_ptr_equal(launched(FUNCTION), TWIN);
+	twin_module(); /* another one */
 	during = change;
-	assert_ptr_equal(bare_function(FUNCTION), BARE);
+	assert_ptr_equal(launched(FUNCTION), TWIN);
 	assert_int_equal(set.value, 7000);
-	handles_changed(HANDLES_FUNCTION_ATTRIBUTE, FUNCTION, 8, 8000, 0);
+	twin_module();
 	during = unload;
-	bare_function(FUNCTION);
-	assert_ptr_equal(bare_function(FUNCTION), FUNCTION);
-}
-
-/* Large blocks go to the bare one where that can have them; how large, is asked once. */
-static void test_blocks(void **state) {
-	threads.probed = 640;
-	threads.bare = 960;
-	assert_ptr_equal(bare_for_block(FUNCTION, 640), FUNCTION);
-	assert_ptr_equal(bare_for_block(FUNCTION, 1024), FUNCTION);
-	assert_int_equal(reported.count, 0);
-	for (unsigned i = 1; i <= 200; i++) {
-		assert_ptr_equal(bare_for_block(FUNCTION, 641), BARE);
-		assert_int_equal(reported.count, 1 + (i >= 100));
-	}
-	assert_true(reported.module == 1 && reported.launches == 100);
-	assert_string_equal(reported.kernel, "k");
-	assert_ptr_equal(bare_function(FUNCTION), FUNCTION);
-	assert_ptr_equal(bare_for_block(KERNEL, 960), BARE_KERNEL_HANDLE);
-	assert_int_equal(reported.module, 2);
-	assert_int_equal(asked, 2);
-	assert_int_equal(threads.asked, 4);
-	bare_retire(1, 1);
-	assert_ptr_equal(bare_function(FUNCTION), BARE);
-	assert_ptr_equal(bare_for_block(NULL, 1024), NULL);
-	assert_ptr_equal(bare_for_block(MODULE, 1024), MODULE);
-	assert_ptr_equal(bare_for_block(OTHER_CONTEXT, 1024), OTHER_CONTEXT);
-}
-
-/* Where the bare one would be of no help, or there is none, nothing is asked a second time. */
-static void test_blocks_in_vain(void **state) {
-	static const int limits[][2] = {
-		{ 1024, 1024 }, { 512, 512 }, { 512, 256 }, { 0, 1024 }, { 512, 0 }
-	};
-
-	for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
-		threads.probed = limits[i][0];
-		threads.bare = limits[i][1];
-		handles_got_function(MODULE, FUNCTION, "k");
-		assert_ptr_equal(bare_for_block(FUNCTION, 1024), FUNCTION);
-		threads.asked = 0;
-		assert_ptr_equal(bare_for_block(FUNCTION, 1024), FUNCTION);
-		assert_int_equal(threads.asked, 0);
-		bare_load_removed(&module_load);
-		bare_load_added(&module_load);
-	}
-	handles_got_function(MODULE, FUNCTION, "other");
-	assert_ptr_equal(bare_for_block(FUNCTION, 1024), FUNCTION);
-	assert_int_equal(reported.count, 0);
-}
-
-/* What the driver refuses for want of registers is tried once more. */
-static void test_refused(void **state) {
-	threads.probed = threads.bare = 1024;
-	assert_null(bare_instead(FUNCTION, 0));
-	assert_null(bare_instead(FUNCTION, 1));
-	assert_null(bare_instead(FUNCTION, 700));
-	assert_null(bare_instead(NULL, 701));
-	assert_null(bare_instead(OTHER_CONTEXT, 701));
-	assert_int_equal(asked, 0);
-	assert_ptr_equal(bare_instead(FUNCTION, 701), BARE);
-	assert_ptr_equal(bare_instead(KERNEL, 720), BARE_KERNEL_HANDLE);
-	assert_null(bare_instead(BARE, 701));
-	assert_int_equal(reported.count, 0);
-	bare_launched(FUNCTION);
-	assert_int_equal(reported.count, 1);
-	handles_changed(HANDLES_FUNCTION_ATTRIBUTE, FUNCTION, 8, 1000, 0);
-	assert_ptr_equal(bare_instead(FUNCTION, 701), BARE);
-	assert_true(set.handle == BARE && set.value == 1000);
+	launched(FUNCTION);
+	assert_ptr_equal(launched(FUNCTION), FUNCTION);
 }
 
 static void check_place(driver_handle twin) {
@@ -556,8 +501,8 @@ static void test_place(void **state) {
 	assert_false(handles_twin_is_open(OWN_KERNEL, CONTEXT));
 	assert_int_equal(set.value, 300);
 	current = CONTEXT;
-	handles_got_function_of(OWN_KERNEL, BARE);
-	handles_changed(HANDLES_FUNCTION_ATTRIBUTE, BARE, 8, 500, 0);
+	handles_got_function_of(OWN_KERNEL, TWIN);
+	handles_changed(HANDLES_FUNCTION_ATTRIBUTE, TWIN, 8, 500, 0);
 	assert_true(handles_twin_is_open(OWN_KERNEL, CONTEXT));
 	handles_twin_resolve(OWN_KERNEL, CONTEXT);
 	assert_true(set.handle == TWIN_FUNCTION && set.value == 500);
@@ -573,12 +518,12 @@ static void test_many(void **state) {
 
 	for (size_t i = 0; i < sizeof(many); i++)
 		handles_got_function(MODULE, &many[i], "k");
-	bare_retire(1, 1);
+	twin_module();
 	for (size_t i = 0; i < sizeof(many); i++)
-		assert_ptr_equal(bare_function(&many[i]), BARE);
-	bare_load_removed(&module_load);
+		assert_ptr_equal(launched(&many[i]), TWIN);
+	handles_original_removed(MODULE_ORIGINAL);
 	for (size_t i = 0; i < sizeof(many); i++)
-		assert_ptr_equal(bare_function(&many[i]), &many[i]);
+		assert_ptr_equal(launched(&many[i]), &many[i]);
 }
 
 int main(void) {
@@ -591,9 +536,6 @@ int main(void) {
 		cmocka_unit_test_setup_teardown(test_settings, begin, end),
 		cmocka_unit_test_setup_teardown(test_elsewhere, begin, end),
 		cmocka_unit_test_setup_teardown(test_meanwhile, begin, end),
-		cmocka_unit_test_setup_teardown(test_blocks, begin, end),
-		cmocka_unit_test_setup_teardown(test_blocks_in_vain, begin, end),
-		cmocka_unit_test_setup_teardown(test_refused, begin, end),
 		cmocka_unit_test_setup_teardown(test_place, begin, end),
 		cmocka_unit_test_setup_teardown(test_many, begin, end),
 	};

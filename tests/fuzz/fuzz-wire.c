@@ -26,10 +26,9 @@
 #include <unistd.h>
 
 #include "shim/module/arm.h"
-#include "shim/module/bare.h"
-#include "shim/module/contain.h"
 #include "shim/driver/driver.h"
 #include "shim/module/image.h"
+#include "shim/interest/interest-lock.h"
 #include "shim/interest/interest-page.h"
 #include "shim/module/load.h"
 #include "proto/map-layout.h"
@@ -60,8 +59,6 @@ static struct script {
  */
 
 static unsigned char memory[4096];
-#define KERNEL ((driver_handle)(memory + 8)) /* handles of a probed kernel and of its original */
-#define BARE ((driver_handle)(memory + 16))
 static size_t used;
 static unsigned registered; /* ranges of host memory */
 
@@ -178,11 +175,8 @@ static driver_result stream_synchronize(driver_handle stream) {
 	return 0;
 }
 
-static driver_result get_function(driver_handle *function, driver_handle module, const char *name) {
-	if (strcmp(name, "k" BARE_SUFFIX))
-		return DRIVER_ERROR_NOT_FOUND;
-	*function = BARE;
-	return 0;
+static driver_result get_nothing(driver_handle *handle) {
+	return DRIVER_ERROR_NOT_FOUND;
 }
 
 bool driver_is_in_use(void) {
@@ -211,7 +205,7 @@ void *driver_symbol(const char *name) {
 		{ "cuMemHostGetDevicePointer_v2", host_pointer },
 		{ "cuMemcpyHtoDAsync_v2", to_device },
 		{ "cuMemcpyDtoHAsync_v2", to_host },
-		{ "cuModuleGetFunction", get_function },
+		{ "cuModuleGetFunction", get_nothing },
 		{ "cuModuleGetGlobal_v2", get_global },
 		{ "cuLibraryGetGlobal", get_global },
 		{ "cuStreamCreate", stream_create },
@@ -235,14 +229,6 @@ void *driver_symbol(const char *name) {
 /* ---- a daemon
  * ------------------------------------------------------------------------------------------------
  */
-
-bool contain_find(struct contained *found, const void *image, const void *data,
-		  const void *caller) {
-	return false;
-}
-
-void contain_reason(const struct contained *contained, char *reason) {
-}
 
 void trace_ignore_thread(void); /* shim/trace/tracing.h, which needs what the build generates */
 void trace_ignore_thread(void) {
@@ -475,6 +461,9 @@ static void start(void) {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 	static const char own[] = ".version 8.0\n.target sm_90\n";
 	struct mirror_context *context;
+	enum load_answer answer;
+	struct interest found;
+	struct image image;
 	struct load *load;
 
 	if (!*folder)
@@ -484,27 +473,23 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 	memcpy(current.bytes, data, current.size);
 	pthread_mutex_unlock(&lock);
 
-	load = load_replace(own, &(const struct load_options){ 0 }, NULL);
+	load = interest_is_meant(&found) && image_recognise(&image, own, IMAGE_IN_MEMORY)
+		       ? load_twin(&found, &image, true, &answer)
+		       : NULL;
 	if (load) {
-		struct image image;
 		volatile unsigned sum = 0;
 
 		/* the driver reads it like this */
-		if (!image_recognise(&image, load_image(load), IMAGE_IN_MEMORY))
+		if (!image_recognise(&image, load->image, IMAGE_IN_MEMORY))
 			abort();
 		for (size_t i = 0; i < image.size; i++)
 			sum = sum + ((const unsigned char *)image.data)[i];
 		load_commit(load, LOAD_MODULE, memory);
-		bare_got_function(memory, KERNEL, "k");
 		arm_current(0);
-		if (bare_function(KERNEL) != KERNEL && bare_function(KERNEL) != BARE)
-			abort();
 		load = load_begin_unload(LOAD_MODULE, memory);
 		if (!load)
 			abort();
 		load_end_unload(load, 0);
-		if (bare_function(KERNEL) != KERNEL)
-			abort();
 	}
 	context = arm_context_ending(memory, true);
 	arm_context_ended(context, memory, arm_now(), true);
