@@ -37,6 +37,7 @@
 #include "load-ask.h"
 #include "mirror.h"
 #include "resume.h"
+#include "twin.h"
 #include "shim/engine/sass-start.h"
 
 #define BACK_OFF_MS 10000
@@ -245,6 +246,7 @@ static bool go_on(bool same, const struct wire_welcome *before, uint64_t deadlin
 		return resume_all(&client, welcome.start, deadline_ms);
 	epoch++;
 	mirror_forget_daemon();
+	twin_look_again();
 	return true;
 }
 

@@ -18,6 +18,7 @@
 #include "shim/interest/wire-client.h"
 #include "load.h"
 #include "mirror.h"
+#include "twin.h"
 #include "shim/patch/patch-apply.h"
 
 /* The id at `i` of those that a RESUME has: the attachments', then the maps'. */
@@ -86,6 +87,8 @@ bool resume_load(struct wire_client *client, struct load *load, uint32_t start,
 	    message.resumed.module_id != load->module_id)
 		return false;
 	load->start = start;
+	if (!message.resumed.known && load->kind != LOAD_PLAN)
+		twin_look_again();
 	return true;
 }
 

@@ -45,6 +45,7 @@
 #define REPORT_WAIT_MS 1
 #define RETRY_FIRST_MS 1 /* then twice as long each time */
 #define RETRY_LAST_MS 1000
+#define TWIN_UNSEEN UINT64_MAX /* no page has it */
 #define PLACES_MAX 16 /* contexts with twins of a library */
 
 struct original {
@@ -88,6 +89,7 @@ static size_t copied; /* bytes */
 static struct kept *kept_twins;
 static bool wanted; /* an attachment means this process: as of the last look */
 static struct interest found; /* by it; the maker's alone */
+static bool anew; /* the next look looks for pages, too */
 
 static __thread bool inside; /* this thread has one of the locks: a signal handler goes away */
 
@@ -198,9 +200,17 @@ static void leave(int cancel) {
 	cancel_allow(cancel);
 }
 
-/* May a module that is loaded now get a twin? */
-static bool may_be_asked_for(void) {
-	return (arm_work() & ARM_TWINS) && driver_own() && load_is_owner() && is_there_daemon();
+/*
+ * May a module that is loaded now get a twin? *awaited: an attachment means this process. Looks
+ * for a daemon, which may have come since.
+ */
+static bool may_be_asked_for(bool *awaited) {
+	struct interest meant;
+
+	if (!(arm_work() & ARM_TWINS) || !driver_own() || !load_is_owner())
+		return false;
+	*awaited = interest_is_meant(&meant);
+	return *awaited || is_there_daemon();
 }
 
 /* If a stream is of a green context: the primary context of its device, else NULL. */
@@ -215,10 +225,12 @@ static driver_handle find_primary(driver_handle stream) {
 }
 
 static void add(enum load_kind kind, driver_handle handle, const struct image *image,
-		bool preserved) {
-	struct original *one = NULL, made = { .kind = kind, .handle = handle, .image = *image };
+		bool preserved, bool awaited) {
+	struct original *one = NULL, made = { .kind = kind,
+					      .handle = handle,
+					      .image = *image,
+					      .awaited = awaited };
 
-	made.awaited = interest_is_meant(&(struct interest){});
 	if (!preserved) {
 		made.copy = copy_image(&made.image);
 		made.image.data = made.copy;
@@ -245,10 +257,11 @@ static void add(enum load_kind kind, driver_handle handle, const struct image *i
 void twin_loaded(enum load_kind kind, driver_handle handle, const void *code, bool preserved) {
 	int saved = errno, cancel;
 	struct image image;
+	bool awaited;
 
-	if (may_be_asked_for() && image_recognise(&image, code, IMAGE_IN_MEMORY) &&
+	if (may_be_asked_for(&awaited) && image_recognise(&image, code, IMAGE_IN_MEMORY) &&
 	    enter(&cancel)) {
-		add(kind, handle, &image, preserved);
+		add(kind, handle, &image, preserved, awaited);
 		leave(cancel);
 	}
 	errno = saved;
@@ -258,10 +271,11 @@ void twin_loaded_file(enum load_kind kind, driver_handle handle, const char *pat
 	int saved = errno, cancel;
 	struct image image;
 	size_t size;
+	bool awaited;
 
-	if (may_be_asked_for() && enter(&cancel)) {
+	if (may_be_asked_for(&awaited) && enter(&cancel)) {
 		if (image_file_begin(path, &image, &size)) {
-			add(kind, handle, &image, false);
+			add(kind, handle, &image, false, awaited);
 			image_file_end(&image, size);
 		}
 		leave(cancel);
@@ -733,7 +747,8 @@ static void look(void) {
 	interest_read_generations(now);
 	if (!interest_lock())
 		return;
-	yes = interest_find(&now_found, true) && now_found.deadline_ms;
+	yes = interest_find(&now_found, !__atomic_exchange_n(&anew, false, __ATOMIC_RELAXED)) &&
+	      now_found.deadline_ms;
 	interest_unlock();
 	if (yes)
 		found = now_found;
@@ -890,6 +905,12 @@ struct launch_form twin_form(struct original *original, const char *kernel) {
 		form = twin_image_form(original->twin, kernel);
 	pthread_mutex_unlock(&lock);
 	return form;
+}
+
+void twin_look_again(void) {
+	__atomic_store_n(&anew, true, __ATOMIC_RELAXED);
+	for (unsigned i = 0; i < 2; i++)
+		__atomic_store_n(&twin_seen[i], TWIN_UNSEEN, __ATOMIC_RELEASE);
 }
 
 bool twin_is_wanted(void) {

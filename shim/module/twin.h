@@ -73,6 +73,8 @@ struct launch_form twin_form(struct original *original, const char *kernel);
 driver_handle twin_choose_for_node(struct twin_shape *shape, struct launch_form *form,
 				   uint64_t *twin);
 
+/* The daemon is another one, or does not know what it was told of: the next launch looks. */
+void twin_look_again(void);
 /* Does an attachment mean this process, as of the last look? */
 bool twin_is_wanted(void);
 /* Is there something that twin_prepare() of that shape has not done yet? */

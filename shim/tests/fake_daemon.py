@@ -97,9 +97,10 @@ def probe(ptx, form):
     return re.sub(r"\n\tret;", lambda m: "\n" + count + "\tret;", text).encode()
 
 
-def bare_kernels(ptx):
-    """Each kernel as it is, under its second name (passes/probe.h)."""
-    return b"".join(b"\n%s__gpuprobe_bare%s\n" % found for found in re.findall(rb"(\.visible \.entry \w+)(\(.*?\n})", ptx, re.S))
+def twin(text):
+    """PTX as the image of a twin (proto/twin.h) that uses no variable of its original; the text ends with a NUL, and the table follows."""
+    text += b"\n" if len(text) % 8 == 0 else b""
+    return text.ljust((len(text) + 7) // 8 * 8, b"\0") + struct.pack("<IIIIII", 0x54525047, 2, 0, 0, 0, 0)
 
 
 def kernel_array():
@@ -134,9 +135,9 @@ def instance_memory(map_id, number, place, kind):
 class FakeDaemon:
     by_name = {}
 
-    def __init__(self, name, script=None, form="pointer", period_ms=50, deadline_ms=2000, flags=EVERYONE, text=None, listen=True, bare=False):
+    def __init__(self, name, script=None, form="pointer", period_ms=50, deadline_ms=2000, flags=EVERYONE, text=None, listen=True):
         self.name, self.script, self.form, self.period_ms, self.deadline_ms = name, script or {}, form, period_ms, deadline_ms
-        self.folder, self.bare = folder_of(name), bare
+        self.folder = folder_of(name)
         shutil.rmtree(self.folder, ignore_errors=True)
         os.mkdir(self.folder, 0o700)
         os.chmod(self.folder, 0o700)
@@ -259,7 +260,7 @@ class FakeDaemon:
         with self.lock:
             self.module += 1
             module = self.module
-        new = probe(image, self.form) + (bare_kernels(image) if self.bare else b"")
+        new = twin(probe(image, self.form))
         slots = FORMS[self.form][2]
         reply = wire.message(wire.IMAGE_REPLY, module, len(new), 1, len(slots), 0, 0, b"", sequence=sequence)
         if not self.send(connection, "image", [(reply, [wire.memfd(new)])]):

@@ -78,7 +78,7 @@ def pages(program):
 
 
 for form in ("pointer", "resident"):
-    with SessionDaemon(session(f"goes_{form}"), form=form, bare=True) as daemon:
+    with SessionDaemon(session(f"goes_{form}"), form=form) as daemon:
         program = Steps(daemon.name)
         good = program.step("k") and within(lambda: daemon.connected(2) and daemon.count() == THREADS)
         first = pages(program)
@@ -96,8 +96,8 @@ for form in ("pointer", "resident"):
         daemon.restart()
         good = resumed(daemon, 2) and program.step("k") and program.step("k")
         report(
-            f"{form}: a module that is not known any more",
-            good and daemon.count() == 3 * THREADS and program.step("l") and within(lambda: daemon.count() == 4 * THREADS),
+            f"{form}: a module that is not known any more is asked for anew",
+            good and program.step("l") and within(lambda: daemon.count() == 6 * THREADS),
             str(daemon.count()),
         )
         daemon.knows_instances = False
@@ -116,7 +116,7 @@ for form in ("pointer", "resident"):
         )
 
     if not SANITIZED:  # what makes a function slow answers before a sanitizer can
-        with SessionDaemon(session(f"ending_{form}"), form=form, bare=True) as daemon:
+        with SessionDaemon(session(f"ending_{form}"), form=form) as daemon:
             releasing = Releasing(daemon.folder)
             program = Steps(daemon.name, **releasing.environment)
             good = program.step("k") and within(lambda: daemon.connected(2) and daemon.count() == THREADS)
