@@ -9,6 +9,7 @@
 #include <errno.h>
 
 #include "shim/module/arm.h"
+#include "shim/module/handles.h"
 #include "entry.h"
 #include "shim/base/gate.h"
 #include "shim/graph/graph.h"
@@ -53,6 +54,8 @@
 			result = REAL(name)(exec, stream);              \
 		gate_leave();                                           \
 		graph_twin_end(record);                                 \
+		if (__atomic_load_n(&handles_unsaid, __ATOMIC_RELAXED)) \
+			handles_say();                                  \
 		return result;                                          \
 	}
 LAUNCH(cuGraphLaunch)

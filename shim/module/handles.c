@@ -356,7 +356,8 @@ void handles_twin_changed(struct original *original, const struct load *twin) {
 	if (!enter_surely())
 		return;
 	module = module_of(original);
-	if (module) {
+	if (module && !(twin && module->twin == twin->handle && module->module_id == twin->module_id &&
+			module->epoch == twin->epoch)) {
 		if (module->twin != (twin ? twin->handle : NULL))
 			__atomic_add_fetch(&handles_twin_version, 1, __ATOMIC_RELEASE);
 		if (!module->twin != !twin)

@@ -42,7 +42,8 @@
 
 #define BACK_OFF_MS 10000
 #define AT_ONCE_MS 50 /* what is asked while the program goes on is answered so soon, */
-#define AT_ONCE_BACK_OFF_MS 1000 /* or asked for again so late */
+#define AT_ONCE_BACK_OFF 20 /* or asked for again after so many times as long */
+#define AT_ONCE_DOUBLED_MAX 6
 #define RETRY_MS 200
 #define END_WAIT_MS 1000
 #define RESUME_WAIT_MS 100
@@ -57,6 +58,7 @@ static struct interest interest; /* what the connection is opened for */
 static bool reached; /* it was, or was once */
 static struct interest failed; /* what was tried in vain, */
 static uint64_t failed_until_ms; /* and till when it is not tried again */
+static unsigned missed; /* how often a launch has waited in vain since an answer came */
 static uint64_t epoch; /* the number of the daemon */
 static struct wire_welcome welcome; /* what it said, */
 static struct interest welcomed; /* and for what that was */
@@ -244,9 +246,9 @@ static bool go_on(bool same, const struct wire_welcome *before, uint64_t deadlin
 		return true;
 	if (welcome.session && welcome.session == before->session)
 		return resume_all(&client, welcome.start, deadline_ms);
-	epoch++;
+	if (epoch++)
+		twin_look_again();
 	mirror_forget_daemon();
-	twin_look_again();
 	return true;
 }
 
@@ -363,29 +365,43 @@ static struct load *connect_and_ask(const struct interest *found, const struct i
 	return load;
 }
 
-/* How long a launch may wait for the daemon. */
+/*
+ * How long a launch may wait for the daemon: if its twin is not awaited, not long; twice as long
+ * after each time when that was too short.
+ */
 static uint64_t patience_ms(const struct interest *found, const struct image *image,
 			    bool awaited) {
-	const uint64_t at_once_ms = AT_ONCE_MS + (image->size >> 20);
+	const uint64_t ms = (AT_ONCE_MS << missed) + (image->size >> 20);
 
-	return awaited || at_once_ms > found->deadline_ms ? found->deadline_ms : at_once_ms;
+	return awaited || ms > found->deadline_ms ? found->deadline_ms : ms;
+}
+
+/* The daemon was late: the next launch that asks may wait longer, and comes later. */
+static void miss(uint64_t waited_ms) {
+	failed_until_ms = deadline_now_ms() + waited_ms * AT_ONCE_BACK_OFF;
+	if (missed < AT_ONCE_DOUBLED_MAX)
+		missed++;
 }
 
 struct load *load_twin(const struct interest *found, const struct image *image, bool awaited,
 		       enum load_answer *answer) {
-	const uint64_t deadline_ms = deadline_now_ms() + patience_ms(found, image, awaited);
+	const uint64_t patience = patience_ms(found, image, awaited);
 	struct image twin = *image;
 	struct load *load;
+	bool tried;
 
 	twin.flags |= WIRE_IMAGE_FLAG_TWIN | (awaited ? WIRE_IMAGE_FLAG_AWAITED : 0);
 	*answer = LOAD_ANSWER_NONE;
-	if (!driver_own() || !load_lock_until(deadline_ms))
+	if (!driver_own() || !load_lock_until(deadline_now_ms() + patience))
 		return NULL;
-	load = connect_and_ask(found, &twin, deadline_ms, answer);
+	tried = !has_failed(found);
+	load = connect_and_ask(found, &twin, deadline_now_ms() + patience, answer);
 	if (load)
 		load->twin = true;
-	if (*answer == LOAD_ANSWER_NONE && !awaited && failed_until_ms > deadline_now_ms())
-		failed_until_ms = deadline_now_ms() + AT_ONCE_BACK_OFF_MS;
+	if (*answer != LOAD_ANSWER_NONE)
+		missed = 0;
+	else if (tried && !awaited)
+		miss(patience);
 	load_unlock();
 	return load;
 }

@@ -216,6 +216,12 @@ static void twin_module(void) {
 	handles_twin_changed(MODULE_ORIGINAL, &module_twin_load);
 }
 
+/* Another one in its place. */
+static void twin_again(void) {
+	handles_twin_changed(MODULE_ORIGINAL, NULL);
+	twin_module();
+}
+
 static void twin_library(void) {
 	handles_twin_changed(KERNELS_ORIGINAL, &library_twin_load);
 }
@@ -397,11 +403,11 @@ static void test_meanwhile(void **state) {
 	twin_module();
 	during = launch_meanwhile; /* in another thread it is the same: not switched yet */
 	assert_ptr_equal(launched(FUNCTION), TWIN);
-	twin_module(); /* another one */
+	twin_again();
 	during = change;
 	assert_ptr_equal(launched(FUNCTION), TWIN);
 	assert_int_equal(set.value, 7000);
-	twin_module();
+	twin_again();
 	during = unload;
 	launched(FUNCTION);
 	assert_ptr_equal(launched(FUNCTION), FUNCTION);

@@ -573,6 +573,22 @@ static bool drop(struct original *one) {
 	return true;
 }
 
+/* Has a twin what was asked for? */
+static bool is_same(const struct load *twin, const struct load *load) {
+	return twin && twin->epoch == load->epoch &&
+	       twin->attachment_count == load->attachment_count &&
+	       !memcmp(twin->attachments, load->attachments,
+		       load->attachment_count * sizeof(*load->attachments));
+}
+
+/* Launches find the twin that there is, if they did not. */
+static void keep_twin(struct original *one, const struct original *as) {
+	pthread_mutex_lock(&lock);
+	if (one->twin == as->twin && one->handle == as->handle && one->born == as->born)
+		handles_twin_changed(one, one->twin);
+	pthread_mutex_unlock(&lock);
+}
+
 /* Does what the daemon says now. False: not yet. */
 static bool obey(struct original *one, const struct original *as) {
 	enum load_answer answer = LOAD_ANSWER_OWN;
@@ -581,6 +597,11 @@ static bool obey(struct original *one, const struct original *as) {
 	one->ready = NULL;
 	if (!load && can_load(twin_kind(as)))
 		load = load_twin(&found, &as->image, as->awaited, &answer);
+	if (load && is_same(as->twin, load)) {
+		load_refused(load, 0, 1);
+		keep_twin(one, as);
+		return true;
+	}
 	if (load) {
 		if (replace_twin(one, as, load))
 			return true;

@@ -151,6 +151,7 @@ static void image_reason(char reason[static 256], const struct image_context *co
 		 hint ? "; gpuprobed --engine=auto would reach it" : "");
 }
 
+/* A twin is asked for again whenever attachments change: that is told once. */
 static void image_record(struct image_context *context, const struct process *process,
 			 const struct image_result *result) {
 	const struct process_facts *facts = &process->facts;
@@ -167,7 +168,7 @@ static void image_record(struct image_context *context, const struct process *pr
 			image_record_missing(context, facts, kernel);
 		if (kernel->n_missing && !kernel->n_attachments)
 			continue;
-		outcome_tell(context->outcomes, facts, result->replaced ? OUTCOME_PROBED : kind,
+		outcome_tell_once(context->outcomes, facts, result->replaced ? OUTCOME_PROBED : kind,
 			     &(struct outcome_subject){ kernel->name, kernel->demangled,
 							kernel->device_function,
 							kernel->attachments, kernel->n_attachments,
@@ -175,7 +176,7 @@ static void image_record(struct image_context *context, const struct process *pr
 			     image_prefix_reason(context, kernel, reason, text));
 	}
 	if (!result->n_kernels)
-		outcome_tell(context->outcomes, facts, kind,
+		outcome_tell_once(context->outcomes, facts, kind,
 			     &(struct outcome_subject){ .engine = OUTCOME_ENGINE_PTX }, reason);
 }
 
@@ -304,13 +305,14 @@ int image_answer(struct image_context *context, struct client *client, uint32_t 
 }
 
 int image_answer_nothing(struct image_context *context, struct client *client, uint32_t sequence,
-			 const char *reason) {
+			 bool later, const char *reason) {
 	struct image_result *result;
 	int r;
 
 	r = image_result_new_own(&result, false, "%s", reason);
 	if (r < 0)
 		return r;
+	result->later = later;
 	r = image_answer_with(context, client, sequence, result, false);
 	image_result_unref(result);
 	return r;

@@ -24,7 +24,7 @@ int image_answer_own(struct image_context *context, struct client *client, uint3
 
 /* Likewise, and nothing is remembered: the process is served in another way. */
 int image_answer_nothing(struct image_context *context, struct client *client, uint32_t sequence,
-			 const char *reason);
+			 bool later, const char *reason);
 
 /* The process has armed what it got: of a plan, its kernels are patched only now. */
 void image_answer_armed(struct image_context *context, struct process *process,

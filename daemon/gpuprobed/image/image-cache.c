@@ -314,28 +314,45 @@ void image_abandon(struct image_query *request) {
 		image_entry_drop_unwanted(entry);
 }
 
+/* Does the program wait for it? A twin whose module is in use is asked for again. */
+static bool image_query_is_awaited(const struct image_query *request) {
+	return !(request->message.flags & WIRE_IMAGE_FLAG_TWIN) ||
+	       (request->message.flags & WIRE_IMAGE_FLAG_AWAITED);
+}
+
 /* How long it waits from its beginning. */
 static unsigned int image_query_patience(const struct image_query *request) {
 	const struct process *process = request->client->process;
 
-	if (request->compiles && (request->message.flags & WIRE_IMAGE_FLAG_TWIN) &&
-	    !(request->message.flags & WIRE_IMAGE_FLAG_AWAITED))
+	if (request->compiles && !image_query_is_awaited(request))
 		return 0; /* the module is in use: it asks again */
 	return request->compiles ? image_budget_left(&request->budget, process)
 				 : image_budget_lookup_ms(&request->budget, process,
 							  request->context->config);
 }
 
+/* What becomes of work that is not waited for any more. */
+static const char *image_query_outlook(const struct image_query *request) {
+	if (request->entry->doomed)
+		return "";
+	if (request->message.kind == WIRE_IMAGE_NAMES)
+		return "; compiling goes on, and kernels are patched when the process asks again";
+	if (request->message.flags & WIRE_IMAGE_FLAG_TWIN)
+		return "; compiling goes on, and a later launch is probed";
+	return "; compiling goes on, and the next process that loads this image is probed";
+}
+
 /* The end of the waiting, not of the work. */
 static void image_query_tell(struct image_query *request) {
 	struct image_context *context = request->context;
 	struct client *client = request->client;
-	const bool plan = request->message.kind == WIRE_IMAGE_NAMES;
+	const uint32_t sequence = request->message.header.sequence;
 	char why[WIRE_REASON_MAX];
+	int r;
 
 	if (!client)
 		return;
-	if (request->message.flags & WIRE_IMAGE_FLAG_TWIN)
+	if (!image_query_is_awaited(request))
 		snprintf(why, sizeof(why), "its twin is not there yet");
 	else if (request->compiles)
 		snprintf(why, sizeof(why), IMAGE_BUDGET_REASON, request->budget.ms,
@@ -346,15 +363,14 @@ static void image_query_tell(struct image_query *request) {
 	image_query_spend(request);
 	request->client = NULL;
 	client->request = NULL;
-	if (image_answer_own(context, client, request->message.header.sequence, plan, true, "%s%s",
-			     why,
-			     request->entry->doomed ? ""
-			     : plan ? "; compiling goes on, and kernels are patched when the "
-				      "process asks again"
-			     : request->message.flags & WIRE_IMAGE_FLAG_TWIN
-				     ? "; compiling goes on, and a later launch is probed"
-				     : "; compiling goes on, and the next process that loads this "
-				       "image is probed") < 0)
+	if (!image_query_is_awaited(request) && client->process->late)
+		r = image_answer_nothing(context, client, sequence, true, why); /* it knows */
+	else
+		r = image_answer_own(context, client, sequence,
+				     request->message.kind == WIRE_IMAGE_NAMES, true, "%s%s", why,
+				     image_query_outlook(request));
+	client->process->late |= image_query_is_awaited(request);
+	if (r < 0)
 		shim_connection_close(client->connection);
 }
 
@@ -843,7 +859,7 @@ static int image_take(struct image_context *context, struct client *client,
 					why);
 	why = image_refusal(context, client->process, plan, &served, &budget);
 	if (served)
-		return image_answer_nothing(context, client, sequence, why);
+		return image_answer_nothing(context, client, sequence, false, why);
 	if (why)
 		return image_answer_own(context, client, sequence, plan, false, "%s", why);
 	request = calloc(1, sizeof(*request));

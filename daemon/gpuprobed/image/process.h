@@ -40,6 +40,7 @@ struct process {
 	struct module_list modules;
 	bool asks_plans; /* the SASS engine is in it */
 	uint64_t waited_ms; /* for compilers, of its budget (image-budget.h) */
+	bool late; /* it has waited in vain */
 	bool found_no_room; /* an image of it has waited for its user's quota in vain
 			       (image-cache.c) */
 	struct image_result *plan; /* the last one that it has armed; NULL: none yet */
