@@ -67,8 +67,5 @@ const char *ctl_process_lacks(int64_t pid) {
 	if (!libraries.shim)
 		return "runs without the shim, so nothing is probed in it: start it again with "
 		       "LD_PRELOAD=libgpuprobe-shim.so, or after gpuprobectl shim enable";
-	if (!libraries.engine)
-		return "has used CUDA before, and has no SASS engine, so modules that it has "
-		       "loaded are not probed: start it again, or see ENGINES in gpuprobectl(1)";
 	return NULL;
 }

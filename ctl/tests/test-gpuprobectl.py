@@ -319,18 +319,14 @@ class Rest(Case):
             ("libcuda.so.1",),
             "runs without the shim, so nothing is probed in it: start it again with LD_PRELOAD=libgpuprobe-shim.so, or after gpuprobectl shim enable",
         )
-        before = (
-            ("libcuda.so.535.1", "libgpuprobe-shim.so"),
-            "has used CUDA before, and has no SASS engine, so modules that it has loaded are not probed: start it again, or see ENGINES in gpuprobectl(1)",
-        )
         neither = (), "has loaded no CUDA library so far, and runs without the shim, so nothing would be probed in it if it did"
         early = ("libgpuprobe-shim.so",), "has loaded no CUDA library so far"
-        for libraries, lacks in no_shim, before, neither, early:
+        for libraries, lacks in no_shim, neither, early:
             pid = self.process_with(*libraries)
             self.assertRegex(self.ctl("attach", self.object, "--pid", pid, stderr=f"process {pid} {lacks}"), r"^\d+\n$")
             self.assertEqual(self.ctl("why", "--kernel=none", "--pid", pid, stderr=f"nothing is remembered; process {pid} {lacks}"), "")
             self.json("why", "--kernel=none", "--pid", pid)
-        pid = self.process_with("libcuda.so.1", "libgpuprobe-shim.so", "libgpuprobe-sass.so")
+        pid = self.process_with("libcuda.so.535.1", "libgpuprobe-shim.so")
         self.ctl("attach", self.object, "--pid", pid)
         self.assertEqual(self.ctl("why", "--kernel=none", "--pid", pid), "")
         thread = threading.Thread(target=time.sleep, args=(5,), daemon=True)

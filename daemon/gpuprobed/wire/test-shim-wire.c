@@ -164,7 +164,10 @@ static void test_fields(void **state) {
 	message.image.flags =
 		WIRE_IMAGE_FLAG_RELOCATABLE | WIRE_IMAGE_FLAG_OPTIONS | WIRE_IMAGE_FLAG_TWIN;
 	assert_null(check(SHIM_LOADER, &message));
-	BAD(WIRE_IMAGE, SHIM_LOADER, message.image.flags = 8);
+	message.image.flags = WIRE_IMAGE_FLAG_TWIN | WIRE_IMAGE_FLAG_AWAITED;
+	assert_null(check(SHIM_LOADER, &message));
+	BAD(WIRE_IMAGE, SHIM_LOADER, message.image.flags = WIRE_IMAGE_FLAG_AWAITED); /* no twin */
+	BAD(WIRE_IMAGE, SHIM_LOADER, message.image.flags = 16);
 	BAD(WIRE_IMAGE, SHIM_LOADER, message.image.capability_major = 0);
 	BAD(WIRE_IMAGE, SHIM_LOADER, message.image.capability_major = UINT32_MAX);
 	BAD(WIRE_IMAGE, SHIM_LOADER, message.image.capability_minor = 10);
