@@ -29,6 +29,7 @@
 #include "handles.h"
 #include "idle.h"
 #include "image.h"
+#include "mirror.h"
 #include "capture.h"
 #include "twin-hold.h"
 #include "shim/base/cancel.h"
@@ -390,12 +391,14 @@ static struct load *take_kept(const struct original *one, driver_handle context)
 	return twin;
 }
 
-/* Unloads what graphs have let go. The context is idle, and the gate closed. */
+/* Unloads what graphs have let go, and frees the memory of maps that are gone. The context is
+ * current and idle, and the gate closed. */
 static void reap(driver_handle context) {
 	struct load *twin;
 
 	while ((twin = take_kept(NULL, context)) != NULL)
 		unload(twin);
+	mirror_drop_disarmed(context);
 }
 
 /* No launch finds the twin any more. It stays loaded. */

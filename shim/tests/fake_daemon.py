@@ -9,6 +9,7 @@ and where the map's memory."""
 import array
 import ctypes
 import fcntl
+import itertools
 import mmap
 import os
 import re
@@ -35,7 +36,12 @@ RULE = "<IIII16sQQ"
 TRACES = 32 + (54 + 16) * struct.calcsize(RULE)  # where the page speaks of traces
 
 
-def page(flags=EVERYONE, deadline_ms=2000, generation=2, magic=PAGE_MAGIC, version=3, rules=(), trace_generation=2, trace_rules=()):
+generations = itertools.count(1000, 2)
+
+
+def page(flags=EVERYONE, deadline_ms=2000, generation=None, magic=PAGE_MAGIC, version=3, rules=(), trace_generation=2, trace_rules=()):
+    """Without a generation: one above those of all pages before, as daemons have it."""
+    generation = next(generations) if generation is None else generation
     data = struct.pack("<IIQIIII", magic, version, generation, flags, deadline_ms, len(rules), 0)
     data += b"".join(struct.pack(RULE, *rule, 0) for rule in rules)
     data = data.ljust(TRACES, b"\0") + struct.pack("<QII", trace_generation, len(trace_rules), 0)

@@ -95,7 +95,7 @@ for form in ("pointer", "resident"):
         daemon.write_page(fake_daemon.page())
         good = good and program.step("l") and within(lambda: daemon.seen(wire.HELLO) == 3)
         with open(os.path.join(daemon.folder, "interest"), "r+b") as file:
-            file.write(fake_daemon.page(generation=4))
+            file.write(fake_daemon.page())
         good = good and program.step("l") and within(lambda: len(daemon.instances) == 2 and daemon.values() == [THREADS] * 2)
         report(f"{form}: another daemon, at the second try", good and program.end() == 0, str(daemon.values()))
 

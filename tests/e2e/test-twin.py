@@ -109,6 +109,26 @@ def test_loaded_before():
                 equal(count_attached(daemon, program, 7), 7 * THREADS, f"{load}, cycle {cycle}")
 
 
+def test_cycles():
+    """Attached and detached again and again, a process has no more memory, mappings and descriptors than after the first times."""
+
+    def sizes(program):
+        with open(f"/proc/{program.process.pid}/maps", encoding="utf-8") as maps:
+            return program.memory(), len(maps.readlines()), program.descriptors()
+
+    with ptx_daemon() as daemon, Live(daemon) as program:
+        program.launch(1)
+        for _ in range(5):
+            count_attached(daemon, program, 1)
+        before = sizes(program)
+        for _ in range(40):
+            equal(count_attached(daemon, program, 1), THREADS)
+        after = sizes(program)
+        check(GPU or after[0] <= before[0] + 400, "memory in KiB", before, after)  # 40 maps have 4,000
+        check(after[1] <= before[1] + 8, "mappings", before, after)
+        equal(after[2], before[2], "descriptors")
+
+
 def test_says_so():
     with ptx_daemon() as daemon, Live(daemon) as program:
         program.launch(1)

@@ -202,28 +202,14 @@ void client_sync_cancel(struct sync_request *request) {
 	request->done = NULL;
 }
 
-/* Those of the object's maps (bits) that modules of the process were given a pointer to. One pass:
- * there may be many modules. */
-static uint64_t client_uses(const struct process *process, const struct object *object,
-			    uint64_t maps) {
-	uint64_t ids[REGISTRY_OBJECT_MAPS_MAX] = {}, low = UINT64_MAX, high = 0, used = 0;
-	const struct module *module;
+/* Does the process have memory of the map, perhaps with others? */
+static bool client_has_instance(const struct process *process, const struct map *map) {
+	const uint64_t shared = process_shared_number(process->uid);
 
-	for (size_t i = 0; i < object->n_maps; i++) {
-		if (!(maps >> i & 1) || !object->maps[i])
-			continue;
-		ids[i] = object->maps[i]->id;
-		low = ids[i] < low ? ids[i] : low;
-		high = ids[i] > high ? ids[i] : high;
-	}
-	LIST_FOREACH(module, &process->modules, link)
-		for (size_t k = 0; used != maps && k < module->result->n_slots; k++) {
-			const uint64_t id = module->result->slots[k].map;
-
-			for (size_t i = 0; id >= low && id <= high && i < object->n_maps; i++)
-				used |= (uint64_t)(ids[i] == id) << i;
-		}
-	return used;
+	for (const struct map_instance *i = map->instances; i; i = i->next)
+		if (i->process == process->number || i->process == shared || i->process == 0)
+			return true;
+	return false;
 }
 
 void client_disarm(struct client_context *context, const struct object *object, uint64_t maps) {
@@ -231,12 +217,12 @@ void client_disarm(struct client_context *context, const struct object *object, 
 
 	LIST_FOREACH(process, &context->image->processes->list, link) {
 		struct shim_connection *connection = process_mirror(process);
-		const uint64_t used = connection && maps ? client_uses(process, object, maps) : 0;
 
-		for (size_t i = 0; i < object->n_maps; i++) {
+		for (size_t i = 0; connection && i < object->n_maps; i++) {
 			union wire_message message = { .header = { .type = WIRE_DISARM } };
 
-			if (!(used >> i & 1))
+			if (!(maps >> i & 1) || !object->maps[i] ||
+			    !client_has_instance(process, object->maps[i]))
 				continue;
 			message.disarm.map_id = object->maps[i]->id;
 			message.header.sequence = ++context->last_sequence;

@@ -512,6 +512,7 @@ static void test_disarm(void **state) {
 	client_disarm(&world->daemon.client, world->object, 1);
 	assert_true(recv(mirror, &message, sizeof(message), MSG_DONTWAIT) < 0);
 	load_module(world);
+	close(get_instance(world, loader, map, 0, &reply));
 	add_map(world, 2, MAP_PLACE_HOST, MAP_MERGE_NONE, -1); /* which it was not given */
 	client_disarm(&world->daemon.client, world->object, 3);
 	assert_int_equal(receive(mirror, &message), -1);
