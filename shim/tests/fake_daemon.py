@@ -35,7 +35,7 @@ RULE = "<IIII16sQQ"
 TRACES = 32 + (54 + 16) * struct.calcsize(RULE)  # where the page speaks of traces
 
 
-def page(flags=EVERYONE, deadline_ms=2000, generation=2, magic=PAGE_MAGIC, version=3, rules=(), trace_generation=2, trace_rules=()):
+def page(flags=EVERYONE, deadline_ms=2000, generation=2, magic=PAGE_MAGIC, version=4, rules=(), trace_generation=2, trace_rules=()):
     data = struct.pack("<IIQIIII", magic, version, generation, flags, deadline_ms, len(rules), 0)
     data += b"".join(struct.pack(RULE, *rule, 0) for rule in rules)
     data = data.ljust(TRACES, b"\0") + struct.pack("<QII", trace_generation, len(trace_rules), 0)
