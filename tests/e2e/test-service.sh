@@ -160,6 +160,12 @@ page=$(stat -c %i /run/gpuprobe/interest)
 say quiet "launch 0 vectorAdd 3" # before anything is attached
 attach_to_early
 early_counts "the first daemon"
+"$ctl" trace --backend=shim -p "${pid[module]}" -d 60 >/run/traced 2>&1 &
+tracing=$!
+traced() { say module "launch 0 vectorAdd 1"; grep -q cuLaunchKernel /run/traced; }
+until_true "a trace of a program that began before: $(cat /run/traced)" traced
+kill -INT $tracing
+wait $tracing || fail "trace: $(cat /run/traced)"
 for round in 1 2; do
 	systemctl stop gpuprobed.service || fail stop
 	[ "$(ls /run/gpuprobe | tr '\n' ' ')" = "interest io.gpuprobe.control shim.sock " ] || fail "left behind: $(ls /run/gpuprobe)"
