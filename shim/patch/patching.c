@@ -15,8 +15,9 @@
  * them, are left so, too. Within events the driver is asked for names and numbers, but for nothing
  * that takes memory or waits for the GPU: that is the engine's.
  *
- * What goes wrong leaves kernels unpatched, and the launch goes on. A session daemon that was stopped
- * has taken its page away, and no page tells of the next one: launches look for it now and then.
+ * What goes wrong leaves kernels unpatched, and the launch goes on. A session daemon that was
+ * stopped has taken its page away, and no page tells of the next one: launches look for it now and
+ * then.
  */
 
 #include "patching.h"
