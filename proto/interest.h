@@ -6,6 +6,11 @@
  * process maps it read-only at its first module load. A process finds out there, without a message,
  * whether any attachment may apply to it.
  *
+ * The file of the system daemon outlives it: at boot there is a page of zeros, which means that
+ * nobody is interested. Each daemon goes on with the page of the one before, so that a process
+ * which mapped it at any time is told of all that come, without a system call. A session daemon
+ * that stops removes its file.
+ *
  * "Yes" costs one image sent to the daemon, which then decides with facts that it looks up itself.
  * "No" costs nothing; a rule on pid or uid takes not even a system call, so a sandbox that kills
  * for a system call does not kill a process that no rule means. So a rule may match too many
@@ -17,15 +22,16 @@
  *
  * A page with another magic or version means "no". The fields magic, version, generation and flags
  * lie at the same place in all versions. So a daemon can close the page of an older one, and a
- * process sees when a page that it does not understand is closed. A daemon creates the file anew
- * (rename) when it starts: a reader that finds INTEREST_FLAG_CLOSED maps it again at its next load.
+ * process sees when a page that it does not understand is closed. A daemon that does not understand
+ * the page puts another file in its place (rename), and then closes the old one: a reader that
+ * finds INTEREST_FLAG_REPLACED opens the file again.
  */
 
 #include <stdint.h>
 
 #define INTEREST_MAGIC UINT32_C(0x49525047) /* "GPRI" */
 #ifndef INTEREST_VERSION /* tests have programs of other versions */
-#define INTEREST_VERSION UINT32_C(3)
+#define INTEREST_VERSION UINT32_C(4)
 #endif
 #define INTEREST_PAGE_SIZE 4096
 #define INTEREST_RULES_MAX 46
@@ -40,7 +46,8 @@
 enum interest_flags {
 	INTEREST_FLAG_EVERYONE =
 		1 << 0, /* there are more rules than fit: the page applies to every process */
-	INTEREST_FLAG_CLOSED = 1 << 1, /* the daemon has stopped normally */
+	INTEREST_FLAG_CLOSED = 1 << 1, /* the daemon has stopped normally, or: */
+	INTEREST_FLAG_REPLACED = 1 << 2, /* another file is in its place */
 };
 
 enum interest_rule_flags {
@@ -100,6 +107,7 @@ struct interest_page {
 	struct interest_rule trace_rules[INTEREST_TRACE_RULES_MAX];
 	char sanitizer[INTEREST_SANITIZER_MAX]; /* path of libsanitizer-public.so; empty: search
 						   where toolkits install it */
+	uint64_t daemon; /* who writes it: another number in each daemon that has this page */
 };
 
 _Static_assert(sizeof(struct interest_page) <= INTEREST_PAGE_SIZE, "one page");

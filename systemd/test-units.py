@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""test-units.py SERVICE SOURCE: what systemd says of the units, and what they and the catalog must have in common with the sources.
+"""test-units.py SERVICE SOURCE TMPFILES PAGE: what systemd says of the units, and what they and the catalog must have in common with the sources.
 Needs systemd-analyze and journalctl 250 or later."""
 
 import os
@@ -11,7 +11,7 @@ import sys
 import tempfile
 import unittest
 
-SERVICE, SOURCE = (os.path.abspath(path) for path in sys.argv[1:3])
+SERVICE, SOURCE, TMPFILES, PAGE = (os.path.abspath(path) for path in sys.argv[1:5])
 UNITS = os.path.join(SOURCE, "systemd")
 EXPOSURE_MAX = 2.0
 
@@ -91,7 +91,7 @@ class Units(unittest.TestCase):
             self.assertIn(f"\nFileDescriptorName={name}\n", text)
             self.assertIn(f'"{name}"', read(SOURCE, "daemon/gpuprobed/main.c"))
         self.assertIn(f"\nRuntimeDirectory={os.path.basename(folder)}\n", read(SERVICE))
-        self.assertIn(f"\nd {folder} 0755 gpuprobe gpuprobe -\n", read(UNITS, "gpuprobed.tmpfiles"))
+        self.assertIn(f"\nd {folder} 0755 gpuprobe gpuprobe -\n", read(TMPFILES))
 
     def test_preset(self):
         self.assertEqual(
@@ -106,6 +106,32 @@ class Units(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stdout)
         for name, file in ("User", "passwd"), ("Group", "group"):
             self.assertRegex(read(self.folder, "root/etc", file), "(?m)^" + re.search(f"(?m)^{name}=(.*)$", read(SERVICE))[1] + ":")
+
+    def test_page(self):
+        """tmpfiles makes the page on which nobody is interested, as large as it has to be, and leaves alone one that is there."""
+        size = int(re.search(r"^#define INTEREST_PAGE_SIZE (\d+)$", read(SOURCE, "proto/interest.h"), re.M)[1])
+        with open(PAGE, "rb") as file:
+            self.assertEqual(file.read(), bytes(size))
+        if os.geteuid():
+            self.skipTest("not root")
+        root = os.path.join(self.folder, "pages")
+        source = re.search(r"^C /run/gpuprobe/interest 0644 gpuprobe gpuprobe - (/.*)$", read(TMPFILES), re.M)[1]
+        os.makedirs(os.path.dirname(root + source))
+        shutil.copy(PAGE, root + source)
+        os.makedirs(root + "/etc")
+        with open(root + "/etc/passwd", "w") as file:
+            file.write("gpuprobe:x:77:78::/:/bin/false\n")
+        with open(root + "/etc/group", "w") as file:
+            file.write("gpuprobe:x:78:\n")
+        for left in bytes(size), b"\1" * size:
+            done = run("systemd-tmpfiles", "--root=" + root, "--create", TMPFILES)
+            self.assertEqual((done.returncode, done.stdout), (0, ""))
+            with open(root + "/run/gpuprobe/interest", "r+b") as file:
+                status = os.fstat(file.fileno())
+                self.assertEqual((status.st_mode & 0o7777, status.st_uid, status.st_gid), (0o644, 77, 78))
+                self.assertEqual(file.read(), left)
+                file.seek(0)
+                file.write(b"\1" * size)
 
     def test_catalog(self):
         """Each id has its explanation, with fields that the daemon sends, and the other way round."""
@@ -129,7 +155,7 @@ class Units(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    if not all(map(shutil.which, ("systemd-analyze", "journalctl", "systemd-sysusers"))):
-        print("needs systemd-analyze, journalctl and systemd-sysusers")
+    if not all(map(shutil.which, ("systemd-analyze", "journalctl", "systemd-sysusers", "systemd-tmpfiles"))):
+        print("needs systemd-analyze, journalctl, systemd-sysusers and systemd-tmpfiles")
         sys.exit(77)
-    unittest.main(argv=sys.argv[:1] + sys.argv[3:])
+    unittest.main(argv=sys.argv[:1] + sys.argv[5:])

@@ -2,8 +2,10 @@
 
 /*
  * Reads the daemons' interest pages (proto/interest.h): the session daemon of this user, then the
- * system one. The pages stay mapped; one stat a load tells whether the file was replaced by a new
- * daemon. Everything that is doubtful about a file or a folder means: no daemon there.
+ * system one. The pages stay mapped; one stat a load tells whether the file was replaced.
+ * Everything that is doubtful about a file or a folder means: no daemon there. The system's folder
+ * is root's or a daemon's to make, so whose its page is is not asked; a page of zeros, or of
+ * garbage, means nobody, and is watched as any other.
  *
  * Calls and launches that find a page changed read it as it is mapped, and have the process's ids
  * already: rules about other processes must not cause a system call in a sandboxed process.
@@ -131,20 +133,32 @@ static bool is_fresh(const struct page *page) {
 	       status.st_ino == page->inode;
 }
 
-/* Does the page's end or change tell of another daemon? */
-static bool is_open(const struct page *page) {
-	return page->page &&
-	       !(__atomic_load_n(&page->page->flags, __ATOMIC_RELAXED) & INTEREST_FLAG_CLOSED);
+static bool has_flag(const struct page *page, uint32_t flag) {
+	return __atomic_load_n(&page->page->flags, __ATOMIC_RELAXED) & flag;
 }
 
-/* The same without a system call: has nothing told that there is another file? */
+/*
+ * Does the page change when another daemon comes? That of a session daemon which has ended does
+ * not: its file is gone.
+ */
+static bool is_told(const struct page *page) {
+	return page->page && !has_flag(page, page == &pages[SYSTEM] ? INTEREST_FLAG_REPLACED
+								    : INTEREST_FLAG_CLOSED);
+}
+
+/* Is there nothing to look for, as far as is known without a system call? */
 static bool is_settled(const struct page *page) {
-	return page->looked && (!page->page || is_open(page));
+	return page->looked && (!page->page || is_told(page));
 }
 
 static bool is_known(const struct page *page) {
 	return page->page && page->page->magic == INTEREST_MAGIC &&
 	       page->page->version == INTEREST_VERSION;
+}
+
+/* A page that no daemon has written to yet: the first one goes on with it. */
+static bool is_empty(const struct page *page) {
+	return page->page && !page->page->magic && !page->page->version;
 }
 
 /* Lets launches and trampolines read the generations of a page; of none, if it is not mapped. */
@@ -158,7 +172,8 @@ static void watch(const struct page *page) {
 	interest_trace_looked[which] = INTEREST_UNSEEN;
 	__atomic_store_n(&traces->seen, INTEREST_UNSEEN, __ATOMIC_RELEASE);
 	__atomic_store_n(&traces->generation,
-			 is_known(page) ? &page->page->trace_generation : &no_generation,
+			 is_known(page) || is_empty(page) ? &page->page->trace_generation
+							  : &no_generation,
 			 __ATOMIC_RELEASE);
 }
 
@@ -392,6 +407,7 @@ static bool page_matches(const struct page *page, struct interest *interest) {
 	strcpy(interest->folder, page->folder);
 	interest->device = page->device;
 	interest->inode = page->inode;
+	interest->daemon = copy->daemon;
 	interest->generation = copy->generation;
 	interest->deadline_ms = deadline_of(copy);
 	return true;
@@ -449,7 +465,7 @@ static bool page_traces(const struct page *page, unsigned which, struct interest
 	bool stable;
 
 	if (!is_known(page)) {
-		interest_trace_looked[which] = 0;
+		interest_trace_looked[which] = interest_trace_generation(which);
 		return false;
 	}
 	mapped = page->page; /* a signal handler that forks below lets go of the page, in the child,
@@ -500,14 +516,14 @@ bool interest_find(struct interest *interest, bool changed) {
 
 bool interest_is_foreign(void) {
 	for (unsigned i = 0; i < PAGES; i++)
-		if (is_open(&pages[i]) && pages[i].page->magic == INTEREST_MAGIC &&
-		    !is_known(&pages[i]))
+		if (pages[i].page && pages[i].page->magic == INTEREST_MAGIC &&
+		    !is_known(&pages[i]) && !has_flag(&pages[i], INTEREST_FLAG_CLOSED))
 			return true;
 	return false;
 }
 
 bool interest_is_gone(void) {
-	return !is_open(&pages[SESSION]) && !is_open(&pages[SYSTEM]);
+	return !is_told(&pages[SESSION]) && !is_told(&pages[SYSTEM]);
 }
 
 enum interest_change interest_look_again(const struct interest *found, struct interest *now) {
@@ -522,7 +538,10 @@ enum interest_change interest_look_again(const struct interest *found, struct in
 	close(fd);
 	if (!whole)
 		return INTEREST_UNCHANGED;
-	same = status.st_dev == found->device && status.st_ino == found->inode;
+	if (page.generation & 1)
+		return INTEREST_UNCHANGED; /* it is being written */
+	same = status.st_dev == found->device && status.st_ino == found->inode &&
+	       page.daemon == found->daemon;
 	if (page.magic != INTEREST_MAGIC || (page.flags & INTEREST_FLAG_CLOSED))
 		return INTEREST_ENDED;
 	if (same || page.version != INTEREST_VERSION)
@@ -530,6 +549,7 @@ enum interest_change interest_look_again(const struct interest *found, struct in
 	*now = *found;
 	now->device = status.st_dev;
 	now->inode = status.st_ino;
+	now->daemon = page.daemon;
 	now->generation = page.generation;
 	now->deadline_ms = deadline_of(&page);
 	return INTEREST_OTHER;

@@ -14,6 +14,7 @@ struct interest {
 	char folder[INTEREST_FOLDER_MAX]; /* its runtime directory (proto/paths.h) */
 	dev_t device; /* its page, which file it is: another one is another daemon */
 	ino_t inode;
+	uint64_t daemon; /* what the page says of who writes it: so is another number in this */
 	uint64_t generation; /* of the page */
 	uint32_t deadline_ms; /* how long one load may wait for it */
 };
@@ -26,7 +27,8 @@ struct interest {
 bool interest_find(struct interest *interest, bool changed);
 
 /*
- * Is there no daemon, so that nothing tells that one comes? As of the last look. Not thread-safe.
+ * Is there no page that tells that a daemon comes? The system daemon's tells that also while none
+ * runs, a session daemon's does not. As of the last look. Not thread-safe.
  */
 bool interest_is_gone(void);
 

@@ -227,7 +227,8 @@ void load_report_own(uint64_t module_id, uint64_t number, const char *kernel, en
 }
 
 static bool same_daemon(const struct interest *a, const struct interest *b) {
-	return a->device == b->device && a->inode == b->inode && !strcmp(a->folder, b->folder);
+	return a->daemon == b->daemon && a->device == b->device && a->inode == b->inode &&
+	       !strcmp(a->folder, b->folder);
 }
 
 /* Has it just failed us? */

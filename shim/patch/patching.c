@@ -15,8 +15,9 @@
  * them, are left so, too. Within events the driver is asked for names and numbers, but for nothing
  * that takes memory or waits for the GPU: that is the engine's.
  *
- * What goes wrong leaves kernels unpatched, and the launch goes on. A daemon that was stopped has
- * taken its page away, and no page tells of the next one: launches look for it now and then.
+ * What goes wrong leaves kernels unpatched, and the launch goes on. A session daemon that was
+ * stopped has taken its page away, and no page tells of the next one: launches look for it now and
+ * then.
  */
 
 #include "patching.h"
@@ -47,7 +48,7 @@
 #define LOCK_WAIT_MS 1000
 #define EVENT_WAIT_MS 100
 #define BACK_OFF_MS 10000
-#define GONE_MS 100 /* how often a daemon is looked for where there is none: three system calls */
+#define GONE_MS 100 /* how often a page is looked for where there is none: three system calls */
 #define BUSY_FIRST_MS \
 	1000 /* then twice as long each time: it costs launches that are held up or wait */
 #define BUSY_LAST_MS 320000

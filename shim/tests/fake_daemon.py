@@ -39,7 +39,7 @@ TRACES = 32 + (54 + 16) * struct.calcsize(RULE)  # where the page speaks of trac
 generations = itertools.count(1000, 2)
 
 
-def page(flags=EVERYONE, deadline_ms=2000, generation=None, magic=PAGE_MAGIC, version=3, rules=(), trace_generation=2, trace_rules=()):
+def page(flags=EVERYONE, deadline_ms=2000, generation=None, magic=PAGE_MAGIC, version=4, rules=(), trace_generation=2, trace_rules=()):
     """Without a generation: one above those of all pages before, as daemons have it."""
     generation = next(generations) if generation is None else generation
     data = struct.pack("<IIQIIII", magic, version, generation, flags, deadline_ms, len(rules), 0)

@@ -18,6 +18,9 @@ import traceback
 
 BUILD = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else None
 SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(1, os.path.join(SOURCE, "tests"))
+import built  # noqa: E402
+
 GPUPROBED = os.path.join(BUILD, "daemon/gpuprobed/gpuprobed")
 CTL = os.path.join(BUILD, "ctl/gpuprobectl")
 SHIM = os.path.join(BUILD, "shim/libgpuprobe-shim.so")
@@ -91,11 +94,8 @@ def as_user(uid):
 
 
 def need(*paths):
-    """Ends the test as skipped if something that it needs was not built (no clang for BPF, no libbpf, ...)."""
-    for path in paths:
-        if not os.path.exists(path):
-            print(f"skipped: {path} was not built")
-            sys.exit(SKIP)
+    """Ends the test if something that it needs was not built: as skipped if this machine cannot (no clang for BPF, no libbpf, ...)."""
+    built.need(BUILD, *paths)
 
 
 class Daemon:

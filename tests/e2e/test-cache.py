@@ -141,8 +141,7 @@ def test_what_it_depends_on():
 def test_instructions():
     """Ids of instructions that were given out with an image are resolved after a restart as before."""
     program, language = os.path.join(BUILD, "tests/e2e/objects/memory.bpf.o"), os.path.join(BUILD, "tests/sim/language_driver")
-    if not os.path.exists(program) or not os.path.exists(language):
-        return
+    need(program, language)
     shown = []
     with Folder() as folder:
         for options in ((), NO_WORKERS):

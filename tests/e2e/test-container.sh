@@ -9,9 +9,7 @@ source=$(realpath "$(dirname "$0")/../..")
 if [ "${2:-}" = "" ]; then
 	[ "$(id -u)" = 0 ] && unshare --mount --propagation private true 2>/dev/null || { echo "skipped: needs root and mount namespaces"; exit 77; }
 	unshare --user --map-root-user --mount --pid --fork mount -t proc proc /proc 2>/dev/null || { echo "skipped: needs user namespaces"; exit 77; }
-	for file in shim/libgpuprobe-shim.so tests/sim/libcuda.so.1 docs/counter.bpf.o daemon/translator/gpuprobe-program-worker; do
-		[ -e "$build/$file" ] || { echo "skipped: $file was not built"; exit 77; }
-	done
+	"$(dirname "$0")/../built.py" "$build" shim/libgpuprobe-shim.so tests/sim/libcuda.so.1 docs/counter.bpf.o daemon/translator/gpuprobe-program-worker || exit
 	exec unshare --mount --propagation private "$0" "$build" host
 fi
 

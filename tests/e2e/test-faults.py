@@ -387,7 +387,7 @@ class OnTmpfs(Manager):
 
 
 def test_disk_of_the_state():
-    """Attaching works and does not survive; a daemon that is to start has no room for its page, and says so until it has."""
+    """Attaching works and does not survive; a daemon that is to start goes on with the page, or has no room for one, and says so until it has."""
     if not Full.private():
         print("not root: no disk that is full")
         return
@@ -396,7 +396,11 @@ def test_disk_of_the_state():
         daemon.disk.fill()
         row("disk of the state", "full", "", cycle(daemon))
         works(daemon)
+        daemon.crash_and_start()  # goes on with the page, which has its room
+        works(daemon)
         daemon.crash()
+        os.unlink(f"{daemon.directory}/interest")
+        daemon.disk.fill()
         try:
             daemon.start()
             check(False, "started without a page")

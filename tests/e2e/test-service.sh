@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # test-service.sh BUILD: gpuprobed as a service of a real systemd, which is PID 1 of namespaces over an overlay of this machine: started by its
 # socket, under all its restrictions; what it may and what it sees; a program of each user, also under a preload for the whole system; killed,
-# hanging, stopped. Needs root, mount, PID and cgroup namespaces, and systemd.
+# hanging, stopped; programs that began before it. Needs root, mount, PID and cgroup namespaces, systemd, and a build folder with -Dprefix=/usr.
 set -u
 build=$(realpath "$1")
 
@@ -11,13 +11,16 @@ skip() { echo "skipped: $*"; exit 77; }
 # ---- outside ----
 if [ "${2:-}" = "" ]; then
 	[ "$(id -u)" = 0 ] && unshare --mount --pid --uts --ipc --cgroup --fork true 2>/dev/null || skip "needs root and namespaces"
-	for file in /lib/systemd/systemd "$build"/{systemd/gpuprobed.service,shim/libgpuprobe-shim.so,tests/sim/libcuda.so.1,docs/counter.bpf.o,daemon/translator/gpuprobe-program-worker}; do
-		[ -e "$file" ] || skip "$file is missing"
-	done
+	[ -e /lib/systemd/systemd ] || skip "no systemd"
+	meson introspect "$build" --buildoptions | grep -q '"value": "/usr"' || skip "the build folder is not for the system (-Dprefix=/usr)"
+	"$(dirname "$0")/../built.py" "$build" shim/libgpuprobe-shim.so tests/sim/{libcuda.so.1,vec_add_driver,live_driver} docs/counter.bpf.o \
+		daemon/translator/gpuprobe-program-worker || exit
 	work=$(mktemp -d /var/tmp/test-service.XXXXXX)
 	mkdir "$work/out"
+	meson install -C "$build" --no-rebuild --quiet --destdir "$work/stage" >"$work/install" || { cat "$work/install"; echo "FAILED: meson install; the rest is in $work"; exit 1; }
 	timeout -k 10 240 unshare --mount --propagation private --pid --uts --ipc --cgroup --fork --kill-child "$0" "$build" boot "$work" >"$work/console" 2>&1 </dev/null
 	if [ ! -e "$work/out/began" ]; then
+		[ "$(cat "$work/out/stage")" != files ] || { cat "$work/console"; echo "FAILED: the root was not made; the rest is in $work"; exit 1; }
 		reason=$(tail -3 "$work/console")
 		rm -rf "$work"
 		skip "systemd does not start here: $reason"
@@ -33,6 +36,7 @@ fi
 if [ "$2" = boot ]; then
 	set -e
 	work=$3 source=$(realpath "$(dirname "$0")/../..") root=$3/root
+	echo mounts >"$work/out/stage"
 	mkdir "$work/up" "$root"
 	mount -t tmpfs tmpfs "$work/up"
 	mkdir "$work"/up/{u,w}
@@ -45,18 +49,15 @@ if [ "$2" = boot ]; then
 	mount -t cgroup2 cgroup2 "$root/sys/fs/cgroup"
 	mkdir -p "$root/opt/test/out"
 	mount --bind "$work/out" "$root/opt/test/out"
-	# what meson install would do
-	bin=$(dirname "$(sed -n 's/^ExecStart=\(\S*\).*/\1/p' "$build/systemd/gpuprobed.service")")
-	install -D -m 755 -t "$root$bin" "$build/daemon/gpuprobed/gpuprobed" "$build/ctl/gpuprobectl"
-	install -D -m 755 -t "$root$bin/../libexec/gpuprobe" "$build"/daemon/{worker/gpuprobe-image-worker,bpf/gpuprobe-program-worker,ptxpass/gpuprobe-pass-worker}
+	echo files >"$work/out/stage" # from here on a failure is not the machine's
+	rm -rf "$root"/var/{lib,cache}/gpuprobed "$root"/etc/{gpuprobe,gpuprobed} # of other tests
+	tar -C "$work/stage" -c . | tar -C "$root" -x --keep-directory-symlink
+	service=$(cd "$work/stage" && find . -name gpuprobed.service)
+	bin=$(dirname "$(sed -n 's/^ExecStart=\(\S*\).*/\1/p' "$root/$service")")
 	shim=$("$build/ctl/gpuprobectl" shim status | sed -n 's/^installed: \([^:]*\):.*/\1/p')
-	install -D -m 644 "$build/shim/libgpuprobe-shim.so" "$root$shim"
-	install -D -m 755 -t "$root/opt/test" "$build/tests/sim/libcuda.so.1" "$build/tests/sim/vec_add_driver" "$build/docs/counter.bpf.o" "$source"/systemd/*.conf "$0"
+	[ -e "$root$shim" ]
+	install -D -m 755 -t "$root/opt/test" "$build"/tests/sim/{libcuda.so.1,vec_add_driver,live_driver} "$build/docs/counter.bpf.o" "$source"/systemd/*.conf "$0"
 	rm -rf "$root"/etc/systemd/system/*.wants
-	install -m 644 -t "$root/etc/systemd/system" "$build/systemd/gpuprobed.service" "$source"/systemd/*.socket
-	install -D -m 644 "$source/systemd/gpuprobed.sysusers" "$root/etc/sysusers.d/gpuprobed.conf"
-	install -D -m 644 "$source/systemd/gpuprobed.tmpfiles" "$root/etc/tmpfiles.d/gpuprobed.conf"
-	install -D -m 644 -t "$root/usr/lib/systemd/catalog" "$source/systemd/gpuprobed.catalog"
 	cat >"$root/etc/systemd/system/driver.service" <<-END
 		[Unit]
 		DefaultDependencies=no
@@ -73,6 +74,7 @@ if [ "$2" = boot ]; then
 	printf '[Unit]\nDefaultDependencies=no\nWants=systemd-journald.service driver.service\n' >"$root/etc/systemd/system/t.target"
 	# a root of its own, not a chroot: else the service, in its mount namespace, sees other paths in /proc/PID/exe
 	cd "$root"
+	echo systemd >"$work/out/stage"
 	pivot_root . mnt
 	umount -l mnt
 	cd /
@@ -101,10 +103,107 @@ dumped() { "$ctl" map dump counter 2>&1 | grep -v "no process has carried the ma
 application=(env LD_LIBRARY_PATH=/opt/test /opt/test/vec_add_driver --threads 4096 --launches 3)
 shim=$(realpath "$SHIM")
 
-systemd-sysusers /etc/sysusers.d/gpuprobed.conf || fail sysusers
-systemd-tmpfiles --create /etc/tmpfiles.d/gpuprobed.conf || fail tmpfiles
+systemd-sysusers gpuprobed.conf || fail sysusers
+systemd-tmpfiles --create gpuprobed.conf || fail tmpfiles
 systemctl start gpuprobed.socket gpuprobed-shim.socket || fail "the sockets"
 is ActiveState inactive || fail "it runs already"
+
+declare -A to from # the pipes of programs that do what they are told: tests/targets/live_driver.c
+declare -A pid
+say() { tell "$@"; }
+tell() { # PROGRAM COMMAND
+	local answer
+	echo "$2" >&"${to[$1]}"
+	read -r -t 30 answer <&"${from[$1]}" && [[ $answer == ok* ]] || fail "$1: $2: $answer"
+}
+begin() { # PROGRAM COMMAND...: as the user that $as says
+	local command in out
+	mkfifo "/run/$1.in" "/run/$1.out"
+	# GPUPROBE_TWINS=1: modules that are loaded already get probes only so, as long as that is not the default
+	"${as[@]}" env LD_PRELOAD="$shim" LD_LIBRARY_PATH=/opt/test GPUPROBE_TWINS=1 /opt/test/live_driver <"/run/$1.in" >"/run/$1.out" &
+	pid[$1]=$!
+	exec {in}>"/run/$1.in" {out}<"/run/$1.out"
+	to[$1]=$in from[$1]=$out
+	read -r -t 30 answer <&"$out" && [ "$answer" = ok ] || fail "$1 does not begin: $answer"
+	for command in "${@:2}"; do say "$1" "$command"; done
+}
+early_counts() { # WHAT: both are counted from now on, exactly once their kernels have twins, which a launch asks for
+	local program before
+	for program in module library; do
+		before=$(dumped)
+		probed() { say "$program" "launch 0 vectorAdd 1"; [ "$(dumped)" != "$before" ]; }
+		until_true "$1: $program is probed; $("$ctl" why)" probed
+		before=$(dumped)
+		say "$program" "launch 0 vectorAdd 10"
+		[ "$(dumped)" = "0: $((${before#0: } + 2560))" ] || fail "$1: $program: $(dumped) after $before; $("$ctl" why)"
+	done
+	say quiet "launch 0 vectorAdd 10"
+}
+
+echo "programs that begin before the daemon find a page on which nobody is interested"
+[ "$(stat -c '%a %U %s' /run/gpuprobe/interest)" = "644 gpuprobe 4096" ] && cmp -n 4096 /run/gpuprobe/interest /dev/zero || fail "no page of zeros: $(ls -l /run/gpuprobe)"
+as=()
+begin module "load 0" "launch 0 vectorAdd 3"
+begin library "load 0 library" "launch 0 vectorAdd 3"
+# ends the program at a system call that looks for files or sockets: so launches of who is not meant make none, whatever the daemon does
+as=(setpriv --reuid 65534 --regid 65534 --clear-groups)
+begin quiet "load 0" "launch 0 vectorAdd 1" "sandbox 1" "launch 0 vectorAdd 3"
+for program in module library quiet; do
+	grep -q " r--s .*/run/gpuprobe/interest$" "/proc/${pid[$program]}/maps" || fail "$program has not mapped it: $(cat "/proc/${pid[$program]}/maps")"
+done
+is ActiveState inactive || fail "they have started the daemon"
+
+echo "it comes, goes, is killed, and comes again: they are probed, and counted"
+attach_to_early() { "$ctl" attach "$counter" --uid=0 >/dev/null || fail "attach --uid"; }
+systemctl start gpuprobed.service || fail start
+page=$(stat -c %i /run/gpuprobe/interest)
+say quiet "launch 0 vectorAdd 3" # before anything is attached
+attach_to_early
+early_counts "the first daemon"
+"$ctl" trace --backend=shim -p "${pid[module]}" -d 60 >/run/traced 2>&1 &
+tracing=$!
+traced() { say module "launch 0 vectorAdd 1"; grep -q cuLaunchKernel /run/traced; }
+until_true "a trace of a program that began before: $(cat /run/traced)" traced
+kill -INT $tracing
+wait $tracing || fail "trace: $(cat /run/traced)"
+for round in 1 2; do
+	systemctl stop gpuprobed.service || fail stop
+	[ "$(ls /run/gpuprobe | tr '\n' ' ')" = "interest io.gpuprobe.control shim.sock " ] || fail "left behind: $(ls /run/gpuprobe)"
+	for program in module library quiet; do say "$program" "launch 0 vectorAdd 3"; done
+	systemctl start gpuprobed.service || fail start
+	attach_to_early
+	early_counts "start $round"
+	main=$(property MainPID)
+	kill -9 "$main"
+	for program in module library quiet; do say "$program" "launch 0 vectorAdd 1"; done
+	until_true "restarted" eval 'is ActiveState active && [ "$(property MainPID)" != "$main" ]'
+	early_counts "kill -9, $round"
+	systemctl restart gpuprobed.service || fail restart
+	early_counts "restart $round"
+	systemctl reset-failed gpuprobed.service
+done
+[ "$(stat -c %i /run/gpuprobe/interest)" = "$page" ] || fail "the page is another file"
+
+echo "what is no page is replaced, with a line in the journal, and programs find the new one"
+left() { # WHAT LINE: what lies there when the daemon starts, is said in one line; who mapped the page before is told
+	systemctl start gpuprobed.service || fail "start with $1"
+	journalctl --sync
+	[ "$(journalctl -q --no-pager -o cat -u gpuprobed.service | grep -c "$2")" = 1 ] || fail "$1: $(journalctl --no-pager -u gpuprobed.service | tail -5)"
+	attach_to_early
+	early_counts "$1"
+	systemctl stop gpuprobed.service || fail stop
+}
+systemctl stop gpuprobed.service || fail stop
+printf '\3' | dd of=/run/gpuprobe/interest bs=1 seek=8 conv=notrunc status=none # its generation is odd
+left "half a page" "/run/gpuprobe/interest: the daemon before ended while it wrote: written anew"
+kill -9 "${pid[quiet]}" # it must not look for a file, and there is another one now
+say() { [ "$1" = quiet ] || tell "$@"; }
+dd if=/dev/zero of=/run/gpuprobe/interest bs=1 count=4 conv=notrunc status=none # no magic
+left garbage "/run/gpuprobe/interest: not a page of a daemon: a new one takes its place"
+for program in library module; do # the second has the pipe of the first, too
+	eval "exec ${to[$program]}>&-"
+	wait "${pid[$program]}" || fail "$program has ended with $?"
+done
 
 echo "start by socket"
 "$ctl" status | grep -q "system daemon" || fail "$("$ctl" status 2>&1)"
@@ -228,7 +327,7 @@ is Result success || fail "stop: $(property Result)"
 [ "$(property NFileDescriptorStore)" = 0 ] || fail "stop: $(property NFileDescriptorStore) descriptors are kept"
 journalctl --sync
 explained "MESSAGE_ID=${ids[1]}" | grep -q "The GPU probe daemon stops" || fail "stop: $(explained)"
-[ "$(ls /run/gpuprobe | tr '\n' ' ')" = "io.gpuprobe.control shim.sock " ] || fail "left behind: $(ls /run/gpuprobe)"
+[ "$(ls /run/gpuprobe | tr '\n' ' ')" = "interest io.gpuprobe.control shim.sock " ] || fail "left behind: $(ls /run/gpuprobe)"
 LD_PRELOAD=$shim "${application[@]}" || fail "the program without a daemon"
 "$ctl" status | grep -q "system daemon" || fail "start by socket again"
 [ -z "$("$ctl" list --json | grep program)" ] || fail "attached after a stop: $("$ctl" list)"
@@ -362,5 +461,5 @@ drop_in kernel-hooks c400280004
 echo "nothing is left behind"
 watched ""
 systemctl stop gpuprobed.service gpuprobed.socket gpuprobed-shim.socket || fail "the last stop"
-[ -z "$(ls -A /run/gpuprobe)" ] || fail "left behind: $(ls -A /run/gpuprobe)"
+[ "$(ls -A /run/gpuprobe)" = interest ] || fail "left behind: $(ls -A /run/gpuprobe)"
 echo ok >/opt/test/out/result

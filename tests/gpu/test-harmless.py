@@ -12,6 +12,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+sys.path.insert(1, str(Path(__file__).resolve().parent.parent))
+import built  # noqa: E402
 from harmless import FIRST_RESULTS, MODES, Harmless, HarmlessCode, Program, close, compare
 from session import expect
 
@@ -171,10 +173,7 @@ def test_suite(scratch):
 
 
 def main():
-    for name in NEEDED:
-        if not (BUILD / name).exists():
-            print(f"skipped: {name} was not built")
-            return 77
+    built.need(BUILD, *NEEDED)
     test_compare()
     with tempfile.TemporaryDirectory(prefix="gpuprobe-harmless-") as scratch:
         for test in test_scripts, test_hung, test_cuda, test_suite:

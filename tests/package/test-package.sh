@@ -13,9 +13,8 @@ if [ "${2:-}" = "" ]; then
 	[ "$(id -u)" = 0 ] && unshare --mount --pid --uts --ipc --cgroup --fork true 2>/dev/null || skip "needs root and namespaces"
 	command -v dpkg-shlibdeps >/dev/null || skip "dpkg-dev is not installed"
 	meson introspect "$build" --buildoptions | grep -q '"value": "/usr"' || skip "the build folder is not for packages (-Dprefix=/usr)"
-	for file in /lib/systemd/systemd "$build"/{shim/libgpuprobe-shim.so,tests/sim/libcuda.so.1,tests/sim/vec_add_driver,docs/counter.bpf.o,daemon/translator/gpuprobe-program-worker}; do
-		[ -e "$file" ] || skip "$file is missing"
-	done
+	[ -e /lib/systemd/systemd ] || skip "no systemd"
+	"$source/tests/built.py" "$build" shim/libgpuprobe-shim.so tests/sim/{libcuda.so.1,vec_add_driver} docs/counter.bpf.o daemon/translator/gpuprobe-program-worker || exit
 	work=$(mktemp -d /var/tmp/test-package.XXXXXX)
 	mkdir "$work/out" "$work/test"
 	rm -rf "$build/packages"

@@ -43,6 +43,7 @@
  *   calm
  *   sandbox                   kills the process from then on if it looks for files, sockets or
  *                             itself
+ *   sandbox 1                 the same, but it may ask who it is
  *
  * More of graphs: live_graph.c.
  *
@@ -501,7 +502,7 @@ static void context_new(void) {
 	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (number), 0, 1), \
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS)
 
-static bool sandbox(void) {
+static bool sandbox(bool may_ask_itself) {
 	struct sock_filter code[] = {
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
 		KILL(SYS_openat),
@@ -512,6 +513,7 @@ static bool sandbox(void) {
 #endif
 		KILL(SYS_socket),
 		KILL(SYS_memfd_create),
+		BPF_JUMP(BPF_JMP | BPF_JA, may_ask_itself ? 4 : 0, 0, 0),
 		KILL(SYS_getpid),
 		KILL(SYS_getuid),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
@@ -611,7 +613,7 @@ static bool run(const char *line) {
 	} else if (!strcmp(verb, "calm")) {
 		churn_end();
 	} else if (!strcmp(verb, "sandbox")) {
-		if (!sandbox())
+		if (!sandbox(words > 1 && number == 1))
 			return false;
 	} else if (words >= 3) {
 		return run_live_graph(slot, verb, kernel, count);

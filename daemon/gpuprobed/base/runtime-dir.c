@@ -147,7 +147,8 @@ struct runtime_dir *runtime_dir_free(struct runtime_dir *dir) {
 		unlink(dir->control);
 	if (!dir->keep_shim)
 		unlink(dir->shim);
-	if (!dir->handed_over)
+	if (dir->private &&
+	    !dir->handed_over) /* the system's stays: who maps it waits for the next */
 		unlink(dir->interest);
 	unlink(dir->lock_path);
 	if (dir->private && !dir->handed_over)

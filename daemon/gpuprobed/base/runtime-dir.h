@@ -33,7 +33,8 @@ void runtime_dir_keep(struct runtime_dir *dir, bool control, bool shim);
 /* Another daemon takes over: keeps all files that it needs. */
 void runtime_dir_hand_over(struct runtime_dir *dir);
 
-/* Removes the daemon's files, and the directory if it is private. NULL is fine. */
+/* Removes the daemon's files, but for the interest page of one that is not private; and the
+ * directory if it is private. NULL is fine. */
 struct runtime_dir *runtime_dir_free(struct runtime_dir *dir);
 
 /* "<directory>/<name>"; the result lives as long as dir, name is one of paths.h. */

@@ -505,6 +505,7 @@ static void test_descriptors(void **state) {
 static void test_disarm(void **state) {
 	struct world *world = *state;
 	const struct map *map = add_map(world, 2, MAP_PLACE_HOST, MAP_MERGE_NONE, -1);
+	struct wire_instance_reply reply;
 	union wire_message message;
 	int loader = connect_as(world, geteuid(), WIRE_ROLE_LOADER, &message),
 	    mirror = connect_as(world, geteuid(), WIRE_ROLE_MIRROR, &message);
@@ -512,7 +513,7 @@ static void test_disarm(void **state) {
 	client_disarm(&world->daemon.client, world->object, 1);
 	assert_true(recv(mirror, &message, sizeof(message), MSG_DONTWAIT) < 0);
 	load_module(world);
-	close(get_instance(world, loader, map, 0, &reply));
+	close(ask(world, loader, map, 0, &reply));
 	add_map(world, 2, MAP_PLACE_HOST, MAP_MERGE_NONE, -1); /* which it was not given */
 	client_disarm(&world->daemon.client, world->object, 3);
 	assert_int_equal(receive(mirror, &message), -1);

@@ -20,13 +20,13 @@
  *   - which process an instance is of: the store's record of it, written before the process gets
  *     it.
  *
- * The next daemon puts all that into place before it makes a new interest page or takes a
+ * The next daemon puts all that into place before it goes on with the interest page or takes a
  * connection: a few milliseconds, as nothing is compiled or verified again (what is in a sealed
- * memfd is what was verified). Until then the old page says who is meant, and who connects waits in
- * the socket's queue, which systemd holds. Processes see that the page is another one, connect by
- * themselves, and say which modules and instances they have (wire.h, RESUME and KEEP). Until then,
- * and for ever if it was made for another wire version, a process is known by its pid and start
- * time; when it ends, its instances are folded, as ever.
+ * memfd is what was verified). Until then the page says who is meant, and who connects waits in
+ * the socket's queue, which systemd holds. Processes see on the page that this is another daemon,
+ * connect by themselves, and say which modules and instances they have (wire.h, RESUME and KEEP).
+ * Until then, and for ever if it was made for another wire version, a process is known by its pid
+ * and start time; when it ends, its instances are folded, as ever.
  *
  * Without somebody who keeps descriptors (a session daemon that a user starts by hand), and after
  * the service was stopped, which makes systemd drop them, there is nothing to go on with: all

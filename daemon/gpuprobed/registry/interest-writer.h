@@ -25,8 +25,8 @@ struct interest_options {
 };
 
 /*
- * Puts a new page in place of what lies at path, which is told that it is closed. The path is
- * borrowed. 0 or -errno.
+ * Goes on with the page that lies at path; else puts a new one there, and the readers of the old
+ * one are told. The path is borrowed. 0 or -errno.
  */
 int interest_writer_new(struct interest_writer **writerp, const char *path,
 			const struct interest_options *options);
@@ -38,7 +38,7 @@ struct interest_writer *interest_writer_free(struct interest_writer *writer);
 void interest_writer_configure(struct interest_writer *writer,
 			       const struct interest_options *options);
 
-/* The page stays as it is, for the next daemon to replace it. NULL is fine. */
+/* The page stays as it is, for the next daemon to go on with it. NULL is fine. */
 struct interest_writer *interest_writer_leave(struct interest_writer *writer);
 
 /* Announces new rules: the generation grows, also if they are those of before. Equal ones are

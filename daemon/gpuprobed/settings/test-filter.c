@@ -183,9 +183,9 @@ static void test_implies(void **state) {
 static void test_page(void **state) {
 	struct interest_rule rules[100] = {};
 	struct interest_writer *writer, *second;
-	const struct interest_page *page, *other;
+	const struct interest_page *page;
 	char folder[] = "/tmp/test-filter-XXXXXX", path[64];
-	uint64_t generation;
+	uint64_t generation, trace_generation, daemon;
 
 	assert_non_null(mkdtemp(folder));
 	snprintf(path, sizeof(path), "%s/interest", folder);
@@ -228,34 +228,149 @@ static void test_page(void **state) {
 	assert_int_equal(page->flags, 0);
 	assert_int_equal(page->rules[5].flags, 0);
 
-	/* the next daemon, after this one was killed: readers of the old page are told */
+	/* the next daemon, after this one was killed: it goes on with the page */
+	interest_writer_trace(writer, rules, 3);
+	generation = page->generation;
+	trace_generation = page->trace_generation;
+	daemon = page->daemon;
 	assert_int_equal(interest_writer_new(&second, path,
 					     &(struct interest_options){ .deadline_ms = 2000,
 									 .sass_rules = rules,
 									 .n_sass_rules = 2,
 									 .sanitizer = "/x/y.so" }),
 			 0);
-	assert_int_equal(page->flags & INTEREST_FLAG_CLOSED, INTEREST_FLAG_CLOSED);
-	other = open_page(path);
-	assert_int_equal(other->flags, 0);
-	assert_int_equal(other->deadline_ms, 2000);
-	assert_int_equal(other->sass_rule_count, 2);
-	assert_int_equal(other->sass_rules[1].pid, 1);
-	assert_string_equal(other->sanitizer, "/x/y.so");
+	assert_true(page->generation > generation && !(page->generation & 1));
+	assert_true(page->trace_generation > trace_generation && !(page->trace_generation & 1));
+	assert_true(page->daemon != daemon);
+	assert_int_equal(page->flags, 0);
+	assert_int_equal(page->trace_rule_count, 0);
+	assert_int_equal(page->deadline_ms, 2000);
+	assert_int_equal(page->sass_rule_count, 2);
+	assert_int_equal(page->sass_rules[1].pid, 1);
+	assert_string_equal(page->sanitizer, "/x/y.so");
 	interest_writer_set(second, rules, 1); /* these stay as they are */
-	assert_int_equal(other->sass_rule_count, 2);
-	assert_int_equal(other->rule_count, 1);
+	assert_int_equal(page->sass_rule_count, 2);
+	assert_int_equal(page->rule_count, 1);
 	interest_writer_free(second);
-	assert_int_equal(other->flags, INTEREST_FLAG_CLOSED);
-	assert_int_equal(other->generation & 1, 0);
+	assert_int_equal(page->flags, INTEREST_FLAG_CLOSED);
+	assert_int_equal(page->generation & 1, 0);
 	interest_writer_free(writer);
 	munmap((void *)page, INTEREST_PAGE_SIZE);
-	munmap((void *)other, INTEREST_PAGE_SIZE);
 	unlink(path);
 	rmdir(folder);
 	assert_int_equal(interest_writer_new(&writer, path,
 					     &(struct interest_options){ .deadline_ms = 1 }),
 			 -ENOENT);
+}
+
+/* A page that was left: what is on it, how large the file is, and whether it is gone on with. */
+struct left_page {
+	struct interest_page page;
+	off_t size;
+	bool kept, told; /* told: else its readers are */
+};
+
+static void check_left(const char *path, const struct left_page *left) {
+	const struct interest_options options = { .deadline_ms = 7 };
+	const struct interest_page *before = NULL, *now;
+	struct interest_writer *writer;
+	int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, &left->page, sizeof(left->page)), sizeof(left->page));
+	assert_int_equal(ftruncate(fd, left->size), 0);
+	if (left->size >= INTEREST_PAGE_SIZE)
+		before = mmap(NULL, INTEREST_PAGE_SIZE, PROT_READ, MAP_SHARED, fd, 0);
+	close(fd);
+	assert_int_equal(interest_writer_new(&writer, path, &options), 0);
+	now = open_page(path);
+	assert_int_equal(now->magic, INTEREST_MAGIC);
+	assert_int_equal(now->version, INTEREST_VERSION);
+	assert_int_equal((now->generation | now->trace_generation) & 1, 0);
+	assert_int_equal(now->flags, 0);
+	assert_int_equal(now->rule_count, 0);
+	assert_int_equal(now->deadline_ms, 7);
+	if (left->kept || left->told) {
+		assert_int_equal(before->generation & 1, 0);
+		assert_true(before->generation != left->page.generation);
+		assert_int_equal(before->flags,
+				 left->kept ? 0 : INTEREST_FLAG_CLOSED | INTEREST_FLAG_REPLACED);
+	}
+	assert_int_equal(before && before->deadline_ms == 7, left->kept);
+	interest_writer_free(writer);
+	munmap((void *)now, INTEREST_PAGE_SIZE);
+	if (before)
+		munmap((void *)before, INTEREST_PAGE_SIZE);
+	unlink(path);
+}
+
+/* Whatever a daemon finds at its path, there is a page afterwards, and who maps the old one knows.
+ */
+static void test_left_pages(void **state) {
+	const struct interest_page empty = { 0 }, open = { .magic = INTEREST_MAGIC,
+							   .version = INTEREST_VERSION,
+							   .generation = 8,
+							   .trace_generation = 8 };
+	const struct left_page left[] = {
+		{ empty, INTEREST_PAGE_SIZE, .kept = true },
+		{ open, INTEREST_PAGE_SIZE, .kept = true },
+		{ { .magic = INTEREST_MAGIC,
+		    .version = INTEREST_VERSION,
+		    .generation = 9,
+		    .flags = INTEREST_FLAG_CLOSED,
+		    .rule_count = UINT32_MAX,
+		    .trace_generation = UINT64_MAX },
+		  INTEREST_PAGE_SIZE,
+		  .kept = true }, /* died while it wrote */
+		{ { .magic = INTEREST_MAGIC, .version = INTEREST_VERSION + 1, .generation = 9 },
+		  INTEREST_PAGE_SIZE,
+		  .told = true },
+		{ { .magic = 1, .generation = UINT64_MAX }, INTEREST_PAGE_SIZE, .told = true },
+		{ { .version = 1 }, INTEREST_PAGE_SIZE, .told = true },
+		{ open, INTEREST_PAGE_SIZE - 1 },
+		{ open, 0 },
+		{ open, INTEREST_PAGE_SIZE + 1 },
+	};
+	char folder[] = "/tmp/test-filter-XXXXXX", path[64], other[64];
+	struct interest_writer *writer;
+	struct stat status;
+
+	assert_non_null(mkdtemp(folder));
+	snprintf(path, sizeof(path), "%s/interest", folder);
+	snprintf(other, sizeof(other), "%s/other", folder);
+	for (size_t i = 0; i < sizeof(left) / sizeof(left[0]); i++)
+		check_left(path, &left[i]);
+	/* another file by a link to it, and by a second name, is left alone */
+	for (int hard = 0; hard < 2; hard++) {
+		assert_int_equal(close(creat(other, 0600)), 0);
+		assert_int_equal(truncate(other, INTEREST_PAGE_SIZE), 0);
+		assert_int_equal(hard ? link(other, path) : symlink(other, path), 0);
+		assert_int_equal(interest_writer_new(&writer, path, &(struct interest_options){}),
+				 0);
+		interest_writer_free(writer);
+		assert_int_equal(lstat(path, &status), 0);
+		assert_true(S_ISREG(status.st_mode));
+		assert_int_equal(status.st_nlink, 1);
+		assert_int_equal(stat(other, &status), 0);
+		assert_int_equal(status.st_mode & 07777, 0600);
+		unlink(path);
+		unlink(other);
+	}
+	if (geteuid() == 0) { /* nor is another user's gone on with */
+		assert_int_equal(close(creat(path, 0644)), 0);
+		assert_int_equal(truncate(path, INTEREST_PAGE_SIZE), 0);
+		assert_int_equal(chown(path, 1, 1), 0);
+		assert_int_equal(interest_writer_new(&writer, path, &(struct interest_options){}),
+				 0);
+		interest_writer_free(writer);
+		assert_int_equal(stat(path, &status), 0);
+		assert_int_equal(status.st_uid, 0);
+		unlink(path);
+	}
+	assert_int_equal(mkdir(path, 0700), 0); /* nor is a folder replaced */
+	assert_true(interest_writer_new(&writer, path, &(struct interest_options){}) < 0);
+	rmdir(path);
+	assert_int_equal(rmdir(folder), 0); /* nothing is left */
 }
 
 /* What the kernel says of our own cgroup. */
@@ -307,10 +422,11 @@ static void test_facts(void **state) {
 
 int main(void) {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_matches), cmocka_unit_test(test_exe),
-		cmocka_unit_test(test_rule),    cmocka_unit_test(test_page),
-		cmocka_unit_test(test_facts),   cmocka_unit_test(test_cgroup),
-		cmocka_unit_test(test_empty),   cmocka_unit_test(test_implies),
+		cmocka_unit_test(test_matches),    cmocka_unit_test(test_exe),
+		cmocka_unit_test(test_rule),       cmocka_unit_test(test_page),
+		cmocka_unit_test(test_left_pages), cmocka_unit_test(test_facts),
+		cmocka_unit_test(test_cgroup),     cmocka_unit_test(test_empty),
+		cmocka_unit_test(test_implies),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
