@@ -149,6 +149,7 @@ class FakeDaemon:
         os.chmod(self.folder, 0o700)
         self.write_page(text if text is not None else page(flags, deadline_ms))
         self.messages, self.instances, self.connections, self.module, self.steps, self.roles = [], [], [], 0, {}, {}
+        self.gone = set()  # maps of which there is no memory any more
         self.scripted = set()  # connections for which the script says what is answered
         self.lock = threading.Lock()
         self.by_name[name] = self
@@ -276,6 +277,8 @@ class FakeDaemon:
         )
 
     def answer_instance(self, connection, map_id, sequence):
+        if map_id in self.gone:
+            return self.send(connection, "instance", [(wire.message(wire.INSTANCE_REPLY, map_id, 0, 0, 0, 0, 0, sequence=sequence), [])])
         place, kind = FORMS[self.form][3:]
         place = place[map_id] if isinstance(place, dict) else place
         with self.lock:
