@@ -215,10 +215,24 @@ LAUNCH_COOPERATIVE(cuLaunchCooperativeKernel_ptsz)
 		result = REAL(name) arguments;                               \
 		if (!result && __builtin_expect(mirror_awaits_kernels(), 0)) \
 			arm_synchronized(context, before);                   \
+		twin_synchronized();                                         \
 		return result;                                               \
 	}
 SYNCHRONIZE(cuCtxSynchronize, (), NULL, void)
 SYNCHRONIZE(cuCtxSynchronize_v2, (handle), handle, driver_handle handle)
+
+/* The context may be idle now: the next launch tries to load twins that wait for that. */
+#define WAIT(name, arguments, ...)             \
+	WRAP(name, __VA_ARGS__) {              \
+		driver_result result;          \
+                                               \
+		result = REAL(name) arguments; \
+		twin_synchronized();           \
+		return result;                 \
+	}
+WAIT(cuStreamSynchronize, (stream), driver_handle stream)
+WAIT(cuStreamSynchronize_ptsz, (stream), driver_handle stream)
+WAIT(cuEventSynchronize, (event), driver_handle event)
 
 /*
  * ---- captures: a graph keeps the patches that its kernels have when it is instantiated, so they

@@ -44,6 +44,9 @@
 #define AWAITED_GATE_WAIT_MS 100 /* for twins that are awaited, */
 #define AWAITED_IDLE_WAIT_MS 1000 /* where loading the original may wait as long */
 #define REPORT_WAIT_MS 1
+#define TRIES_SHORT 12 /* then a context is waited for longer that was never idle so far: */
+#define IDLE_WAIT_LONG_MS 20
+#define SYNC_RETRY_MS 20
 #define RETRY_FIRST_MS 1 /* then twice as long each time */
 #define RETRY_LAST_MS 1000
 #define TWIN_UNSEEN UINT64_MAX /* no page has it */
@@ -69,6 +72,8 @@ struct original {
 	bool busy; /* the maker is about it */
 	bool has_ready; /* `ready` is not NULL */
 	uint64_t retry_at_ms, retry_ms;
+	unsigned tries; /* in vain, since attachments changed */
+	uint64_t tried_ms, syncs; /* the last one: when, and twin_syncs then */
 	/* the maker's alone */
 	struct load *ready; /* the next twin, for which the context was not idle yet */
 };
@@ -81,7 +86,7 @@ struct kept {
 	driver_handle context;
 };
 
-uint64_t twin_seen[2];
+uint64_t twin_seen[2], twin_syncs;
 
 static pthread_mutex_t maker = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -146,7 +151,7 @@ static struct original *put(const struct original *made) {
 	one->born = made->born;
 	one->image = made->image;
 	one->copy = made->copy;
-	one->retry_at_ms = one->retry_ms = 0;
+	one->retry_at_ms = one->retry_ms = one->tries = 0;
 	return one;
 }
 
@@ -320,10 +325,13 @@ static bool close_gate(bool awaited) {
 /*
  * Closes the gate when the current context, which is the original's, is idle. primary: see
  * is_idle(). False: it is not, or a stream is being captured, which asking would end. awaited: the
- * driver would wait for the context at the first launch of the original, too.
+ * driver would wait for the context at the first launch of the original, too. tries: in vain so
+ * far.
  */
-static bool begin_idle(driver_handle primary, bool awaited) {
-	const uint64_t wait_ms = awaited ? AWAITED_IDLE_WAIT_MS : IDLE_WAIT_MS;
+static bool begin_idle(driver_handle primary, bool awaited, unsigned tries) {
+	const uint64_t wait_ms = awaited                ? AWAITED_IDLE_WAIT_MS
+				 : tries >= TRIES_SHORT ? IDLE_WAIT_LONG_MS
+							: IDLE_WAIT_MS;
 
 	if (!close_gate(awaited))
 		return false;
@@ -506,7 +514,7 @@ static bool replace_twin(struct original *one, const struct original *as, struct
 	struct load *before;
 	const char *missing;
 
-	if (!begin_idle(as->primary, as->awaited))
+	if (!begin_idle(as->primary, as->awaited, as->tries))
 		return false;
 	before = take_twin(one);
 	if (before)
@@ -529,12 +537,22 @@ static bool replace_twin(struct original *one, const struct original *as, struct
 	return true;
 }
 
+/* With the lock held. After a try in vain the next one comes later, or soon after the program has
+ * waited for kernels. */
+static bool is_time(const struct original *one) {
+	const uint64_t now = deadline_now_ms();
+
+	return now >= one->retry_at_ms ||
+	       (one->syncs != __atomic_load_n(&twin_syncs, __ATOMIC_RELAXED) &&
+		now >= one->tried_ms + SYNC_RETRY_MS);
+}
+
 /* The maker begins to work on an original, of which it gets a copy; false: it is not due. */
 static bool begin(struct original *one, struct original *as) {
 	bool due;
 
 	pthread_mutex_lock(&lock);
-	due = one->handle && !one->asked && deadline_now_ms() >= one->retry_at_ms;
+	due = one->handle && !is_asked(one) && is_time(one);
 	one->busy = due;
 	*as = *one;
 	pthread_mutex_unlock(&lock);
@@ -553,7 +571,10 @@ static void end(struct original *one, bool done) {
 		one->retry_ms = one->retry_ms ? 2 * one->retry_ms : RETRY_FIRST_MS;
 		if (one->retry_ms > RETRY_LAST_MS)
 			one->retry_ms = RETRY_LAST_MS;
-		one->retry_at_ms = deadline_now_ms() + one->retry_ms;
+		one->tried_ms = deadline_now_ms();
+		one->retry_at_ms = one->tried_ms + one->retry_ms;
+		one->syncs = __atomic_load_n(&twin_syncs, __ATOMIC_RELAXED);
+		one->tries++;
 	}
 	pthread_mutex_unlock(&lock);
 }
@@ -566,7 +587,7 @@ static bool drop(struct original *one) {
 	hide_twin(one);
 	if (!one->twin)
 		return true;
-	if (!begin_idle(one->primary, false))
+	if (!begin_idle(one->primary, false, 0))
 		return false;
 	twin = take_twin(one);
 	if (twin)
@@ -780,7 +801,7 @@ static void look(void) {
 	pthread_mutex_lock(&lock);
 	for (struct original *one = originals; one; one = one->next) {
 		__atomic_store_n(&one->asked, false, __ATOMIC_RELAXED);
-		one->retry_ms = one->retry_at_ms = 0;
+		one->retry_ms = one->retry_at_ms = one->tries = 0;
 	}
 	pthread_mutex_unlock(&lock);
 	for (struct original *one = first(); one; one = one->next)
@@ -967,7 +988,7 @@ void twin_released(void) {
 	if (pthread_mutex_trylock(&maker) == 0) {
 		driver_own()->exchange_capture_mode(&mode);
 		one = driver_own()->ctx_get_current(&context) == 0 ? find_free(context) : NULL;
-		if (one && begin_idle(one->primary, false)) {
+		if (one && begin_idle(one->primary, false, 0)) {
 			reap(context);
 			gate_open();
 		}

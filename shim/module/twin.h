@@ -75,6 +75,12 @@ driver_handle twin_choose_for_node(struct twin_shape *shape, struct launch_form 
 
 /* The daemon is another one, or does not know what it was told of: the next launch looks. */
 void twin_look_again(void);
+/* The program has waited for kernels: where a twin waits for an idle context, it may be now. */
+extern uint64_t twin_syncs __attribute__((visibility("hidden")));
+static inline void twin_synchronized(void) {
+	__atomic_add_fetch(&twin_syncs, 1, __ATOMIC_RELAXED);
+}
+
 /* Does an attachment mean this process, as of the last look? */
 bool twin_is_wanted(void);
 /* Is there something that twin_prepare() of that shape has not done yet? */
