@@ -184,7 +184,6 @@ typedef unsigned long long driver_pointer;
 	X(module_enumerate_functions, "cuModuleEnumerateFunctions",                              \
 	  (driver_handle *, unsigned, driver_handle))                                            \
 	X(stream_get_context, "cuStreamGetCtx", (driver_handle, driver_handle *))                \
-	X(stream_is_capturing, "cuStreamIsCapturing", (driver_handle, int *))                    \
 	X(stream_get_contexts, "cuStreamGetCtx_v2",                                              \
 	  (driver_handle, driver_handle *, driver_handle *))
 

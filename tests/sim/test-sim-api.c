@@ -517,6 +517,9 @@ static void test_capture(void **state) {
 	OK(cuMemcpyDtoH_v2(&out, memory, 4));
 	assert_int_equal(out, 6);
 	assert_int_equal(read_count(module), 6);
+	OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+	FAILS(cuGraphLaunch(exec, stream), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+	FAILS(cuStreamEndCapture(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 	OK(cuGraphExecDestroy(exec));
 	FAILS(cuGraphLaunch(exec, NULL), CUDA_ERROR_INVALID_VALUE);
 
