@@ -61,6 +61,7 @@ struct job {
 	uint64_t code_size;
 	struct cubin cubin;
 	struct source original;
+	struct source loaded; /* as the driver compiles it, if `original` was changed for a twin */
 	struct source foreign; /* that a pass of the user made of it */
 	/* What would run. */
 	char **names; /* owned, of all kernels */
@@ -154,13 +155,19 @@ static bool is_twin(const struct job *job) {
 /* Parses the PTX of the image. */
 static int read_ptx(struct job *job) {
 	char reason[IMAGE_TWIN_REASON_MAX];
+	struct source changed = {};
 	struct ptx_error error = {};
 	int r;
 
 	if (is_twin(job)) {
-		r = image_twin_constants(&job->original.text, &job->original.length, reason);
+		r = image_twin_constants(&changed.text, &changed.length, job->original.text,
+					 job->original.length, reason);
 		if (r)
 			return r < 0 ? r : reply_own(job, "no twin can be made: %s", reason);
+	}
+	if (changed.text) {
+		job->loaded = job->original;
+		job->original = changed;
 	}
 	r = parse(&job->original, &error);
 	if (r > 0)
@@ -503,9 +510,25 @@ static int finish_twin(struct job *job, const struct source *edited, struct imag
 	return r > 0 ? reply_own(job, "no twin can be made: %s", reason) : r;
 }
 
+/* What tells how many registers the kernels of a twin's original have, if it is compiled. NULL:
+ * that stays unknown. */
+static int unedited_of(struct job *job, const struct ptx_module **module) {
+	struct ptx_error error;
+	int r = 0;
+
+	*module = NULL;
+	if (!is_twin(job))
+		return 0;
+	if (job->loaded.text && !job->loaded.parsed)
+		r = parse(&job->loaded, &error);
+	if (!r)
+		*module = job->loaded.text ? &job->loaded.module : &job->original.module;
+	return r < 0 ? r : 0;
+}
+
 /* Compiles, makes the new image, replies. */
 static int build_from(struct job *job, const struct source *edited, struct compiler *compiler) {
-	const struct image_source source = {
+	struct image_source source = {
 		.fatbin = job->request.kind == WIRE_IMAGE_FATBIN && !is_twin(job) ? &job->fatbin
 										  : NULL,
 		.entry = job->entry,
@@ -518,6 +541,9 @@ static int build_from(struct job *job, const struct source *edited, struct compi
 	unsigned int threads = 0;
 	int r;
 
+	r = unedited_of(job, &source.unedited);
+	if (r)
+		return r;
 	/* With options of the application only the driver can compile; machine code it would take
 	 * as it is. */
 	if ((job->request.flags & WIRE_IMAGE_FLAG_OPTIONS) && !job->code && !is_twin(job))
@@ -651,6 +677,7 @@ static void job_deinit(struct job *job) {
 	names_free(job->names, job->n_names);
 	names_free(job->device_names, job->n_device_names);
 	source_deinit(&job->foreign);
+	source_deinit(&job->loaded);
 	source_deinit(&job->original);
 	cubin_deinit(&job->cubin);
 	free(job->code_bytes);

@@ -68,23 +68,24 @@ static bool can_be_global(const char *text, const struct ptx_token *token,
 	return token->length > 3 && (!memcmp(word, "ld.", 3) || !memcmp(word, "cvta", 4));
 }
 
-int image_twin_constants(char **text, size_t *length, char reason[IMAGE_TWIN_REASON_MAX]) {
+int image_twin_constants(char **out, size_t *size, const char *text, size_t length,
+			 char reason[IMAGE_TWIN_REASON_MAX]) {
 	static const char constant[] = ".const", global[] = ".global";
 	struct ptx_token token = {}, next = {}, before;
 	struct ptx_error error;
 	struct ptx_lexer lexer;
-	char *out = NULL;
-	size_t size, from = 0;
+	size_t from = 0;
 	bool refused = false;
 	FILE *stream;
 	int r;
 
-	if (!memmem(*text, *length, constant, sizeof(constant) - 1))
+	*out = NULL;
+	if (!memmem(text, length, constant, sizeof(constant) - 1))
 		return 0;
-	stream = open_memstream(&out, &size);
+	stream = open_memstream(out, size);
 	if (!stream)
 		return -ENOMEM;
-	ptx_lexer_init(&lexer, *text, 0, (uint32_t)*length);
+	ptx_lexer_init(&lexer, text, 0, (uint32_t)length);
 	r = ptx_lexer_next(&lexer, &next, &error);
 	while (!r && next.kind != PTX_TOKEN_END) {
 		const char *place;
@@ -92,30 +93,27 @@ int image_twin_constants(char **text, size_t *length, char reason[IMAGE_TWIN_REA
 		before = token;
 		token = next;
 		r = ptx_lexer_next(&lexer, &next, &error);
-		place = r ? NULL : find_constant(*text, &token);
+		place = r ? NULL : find_constant(text, &token);
 		if (!place)
 			continue;
-		refused = !can_be_global(*text, &token, &before, &next);
+		refused = !can_be_global(text, &token, &before, &next);
 		if (refused)
 			break;
-		fwrite(*text + from, 1, (size_t)(place - *text) - from, stream);
+		fwrite(text + from, 1, (size_t)(place - text) - from, stream);
 		fputs(global, stream);
-		from = (size_t)(place - *text) + sizeof(constant) - 1;
+		from = (size_t)(place - text) + sizeof(constant) - 1;
 	}
-	fwrite(*text + from, 1, *length - from, stream);
+	fwrite(text + from, 1, length - from, stream);
 	if (fclose(stream)) {
-		free(out);
+		free(*out);
+		*out = NULL;
 		return -ENOMEM;
 	}
 	if (r || refused) { /* of a syntax error the parser says where: the text stays */
-		free(out);
-		return refused ? refuse(reason, "the module has constant memory of an old kind")
-			       : 0;
+		free(*out);
+		*out = NULL;
 	}
-	free(*text);
-	*text = out;
-	*length = size;
-	return 0;
+	return refused ? refuse(reason, "the module has constant memory of an old kind") : 0;
 }
 
 /* Functions of CUDA's own that code may call without being defined: they are the driver's. */

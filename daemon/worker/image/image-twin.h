@@ -10,10 +10,12 @@
 
 /*
  * Makes global variables of the __constant__ ones of a text, and global loads of their loads: a
- * twin reads the original's, which have addresses in global memory. *text is replaced. 0; 1: it has
- * something that cannot be changed so, and `reason` says what; -ENOMEM.
+ * twin reads the original's, which have addresses in global memory. *out is the caller's to free();
+ * NULL: the text stays as it is. 0; 1: it has something that cannot be changed so, and `reason`
+ * says what; -ENOMEM.
  */
-int image_twin_constants(char **text, size_t *length, char reason[IMAGE_TWIN_REASON_MAX]);
+int image_twin_constants(char **out, size_t *size, const char *text, size_t length,
+			 char reason[IMAGE_TWIN_REASON_MAX]);
 
 /*
  * Can a module have a twin made from its PTX? False: `reason` says in one line why not. What would

@@ -8,6 +8,7 @@ SAMPLE_FATBIN has va.cu's code for sm_90 and compute_90; it stands in where ther
 worker makes PTX, and what is checked about cubins is left out.
 """
 
+import itertools
 import json
 import os
 import re
@@ -530,6 +531,30 @@ class Images(Base):
         out, _, kernels = self.twin(image, **how)
         self.assertEqual(kernels, [])
         self.assertNotIn(32, [size for _, size in parameters(out)])
+
+    def test_twin_registers(self):
+        """A twin can be launched with blocks of 1024 threads if its original can, also where no machine code says whether that can."""
+        if not self.has_compiler:
+            return
+        # A twin's constants are loads of global memory, which take registers from before the stores to behind them.
+        constants = "".join(f"ld.const.f32 %c{i}, [table+{4 * i}];\n" for i in range(50))
+        sums = "".join(f"add.f32 %c{i}, %c{i}, %c{i + 1};\nst.volatile.global.f32 [%a+{4 * i}], %c{i};\n" for i in range(49))
+        table = wide("k_table", 30).replace("ld.param", f".reg .f32 %c<50>;\n{constants}ld.param").replace("ret;", sums + "ret;")
+        kernels = wide("k_few", 30) + wide("k_many", 100) + wide("k_bound", 30, ".maxntid 128, 1, 1") + wide("k_apart", 30, ".minnctapersm 1")
+        text = PTX.split(".visible")[0] + ".const .align 4 .f32 table[50];\n" + kernels + table + wide("other", 100)
+        ptx = entry(1, text.encode(), sm=80)
+        images = [("ptx", text.encode()), ("fatbin", ptx)]
+        if HAVE_NVCC:  # with code for another architecture
+            code = next(data for name, data in extract(nvcc(*gencode("75", "sm_75"))).items() if name.endswith(".cubin"))
+            code = entry(2, code, sm=75)
+            images.append(("fatbin", struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(code) + len(ptx) - 32) + code[16:] + ptx[16:]))
+        for (kind, image), point in itertools.product(images, ("entry", "memory")):
+            with self.subTest(kind, point=point):
+                out = self.twin(image, kind=kind, program=WIDE_PROBE, attachments=[("k*", point)])[0]
+                found = registers(next(data for name, data in extract(out).items() if name.endswith("sm_90.cubin")))
+                self.assertEqual([name for name in sorted(found) if found[name] <= 64], ["k_apart", "k_few", "k_table"], found)
+                self.assertIn("k_many", found)  # it has more itself
+                self.assertIn("k_bound", found)  # it says how large its blocks are
 
     def test_twin_refused(self):
         for text, reason in [
