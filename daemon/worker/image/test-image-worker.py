@@ -746,6 +746,31 @@ class Images(Base):
         reply = self.own(text.encode(), "^no twin can be made: it calls functions by pointers$", kind="ptx", flags=4, attachments=[("k_call",)])
         self.assertEqual(self.left_out(reply), {"k_call": reasons["k_call"]})
 
+    @needs_nvcc
+    def test_twin_virtual(self):
+        """What nvcc makes of virtual functions: who makes an object stores the address of the original's table, and who calls has no twin."""
+        source = """
+        struct base { __device__ virtual int f(int x) { return x; } int n; };
+        struct more : base { __device__ int f(int x) override { return x + n; } };
+        __device__ int helper(int x) { return x + 1; }
+        __device__ int (*function)(int) = helper;
+        extern "C" __global__ void k_make(more *p) { new (p) more(); }
+        extern "C" __global__ void k_use(base *p, int *x) { *x = p->f(*x); }
+        extern "C" __global__ void k_pointer(int *x) { *x = function(*x); }
+        extern "C" __global__ void k_set() { function = helper; }
+        extern "C" __global__ void k_plain(int *x) { *x = helper(*x); }
+        extern "C" __global__ void k_print(int *x) { printf("%d", *x); assert(*x); x = (int *)malloc(*x); free(x); }
+        """
+        if not self.has_compiler:
+            return
+        image = nvcc(*gencode("90", "sm_90", "compute_90"), source="#include <cstdio>\n#include <cassert>\n#include <new>\n" + source)
+        reply, out = self.worker.image(image, flags=4, attachments=[("k_*",)])
+        self.assertEqual(reply["status"], "replaced", reply)
+        left = {"k_use": "it calls functions by pointers", "k_pointer": "it calls functions by pointers", "k_set": "it takes the address of _Z6helperi"}
+        self.assertEqual(self.left_out(reply), left)
+        slots = self.twin(image, attachments=[("k_make",)])[1]
+        self.assertIn("_ZTV4more", [name for name, _, _ in slots])
+
     def test_twin_pointers_of_functions(self):
         """The same of device functions that are meant."""
         how = {"kind": "ptx", "flags": 4}
