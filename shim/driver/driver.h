@@ -97,6 +97,8 @@ typedef unsigned long long driver_pointer;
 #define DRIVER_OPTIONAL_FUNCTIONS(X)                                                             \
 	X(library_get_global, "cuLibraryGetGlobal",                                              \
 	  (driver_pointer *, size_t *, driver_handle, const char *))                             \
+	X(library_get_managed, "cuLibraryGetManaged",                                            \
+	  (driver_pointer *, size_t *, driver_handle, const char *))                             \
 	X(context_get_affinity, "cuCtxGetExecAffinity", (void *, int))                           \
 	X(context_get_id, "cuCtxGetId", (driver_handle, unsigned long long *))                   \
 	X(context_get_resource, "cuCtxGetDevResource", (driver_handle, void *, int))             \
@@ -184,7 +186,6 @@ typedef unsigned long long driver_pointer;
 	X(module_enumerate_functions, "cuModuleEnumerateFunctions",                              \
 	  (driver_handle *, unsigned, driver_handle))                                            \
 	X(stream_get_context, "cuStreamGetCtx", (driver_handle, driver_handle *))                \
-	X(stream_is_capturing, "cuStreamIsCapturing", (driver_handle, int *))                    \
 	X(stream_get_contexts, "cuStreamGetCtx_v2",                                              \
 	  (driver_handle, driver_handle *, driver_handle *))
 

@@ -45,7 +45,7 @@
 		if (!(work & ~ARM_LOADS))                               \
 			return REAL(name)(exec, stream);                \
 		if (work & ARM_TWINS)                                   \
-			record = graph_twin_begin(exec, stream);        \
+			record = graph_twin_begin(exec);                \
 		gate_enter();                                           \
 		result = work & ARM_ENGINE ? graph_find(&launched) : 0; \
 		if (!result)                                            \

@@ -446,28 +446,15 @@ static void restore(struct graph_record *record) {
 		end_change(record);
 }
 
-/* Is the stream captured? Then the graph becomes a node, with what it has now. */
-static bool is_captured(driver_handle stream) {
-	const struct driver *driver = driver_own();
-	int status = 0;
-
-	return capture_is_going_on() &&
-	       (!driver->stream_is_capturing || driver->stream_is_capturing(stream, &status) != 0 ||
-		status);
-}
-
 /* With the record's lock held. */
-static void look_locked(struct graph_record *record, driver_handle stream) {
+static void look_locked(struct graph_record *record) {
 	uint64_t version;
 
 	version = __atomic_load_n(&handles_twin_version, __ATOMIC_ACQUIRE);
 	if (!record->exec) {
 		__atomic_store_n(&record->settled, version, __ATOMIC_RELEASE);
 	} else if (capture_is_going_on()) {
-		if (record->twins && is_captured(stream)) {
-			restore(record);
-			__atomic_store_n(&record->settled, UINT64_MAX, __ATOMIC_RELEASE);
-		}
+		return;
 	} else if (!twin_is_wanted() && !record->twins) {
 		__atomic_store_n(&record->settled, version, __ATOMIC_RELEASE);
 	} else {
@@ -483,7 +470,7 @@ static void look_locked(struct graph_record *record, driver_handle stream) {
 }
 
 /* Calls of ours disturb no capture. */
-static void look(struct graph_record *record, driver_handle stream) {
+static void look(struct graph_record *record) {
 	int mode = DRIVER_CAPTURE_MODE_RELAXED;
 
 	if (twin_needed())
@@ -491,7 +478,7 @@ static void look(struct graph_record *record, driver_handle stream) {
 	if (pthread_mutex_trylock(&record->lock) != 0)
 		return;
 	driver_own()->exchange_capture_mode(&mode);
-	look_locked(record, stream);
+	look_locked(record);
 	driver_own()->exchange_capture_mode(&mode);
 	pthread_mutex_unlock(&record->lock);
 }
@@ -504,21 +491,20 @@ static bool is_due(const struct graph_record *record) {
 	if (twin_needed())
 		return true;
 	if (__atomic_load_n(&record->settled, __ATOMIC_ACQUIRE) ==
-		    __atomic_load_n(&handles_twin_version, __ATOMIC_ACQUIRE) &&
-	    !(__atomic_load_n(&record->twins, __ATOMIC_RELAXED) && capture_is_going_on()))
+	    __atomic_load_n(&handles_twin_version, __ATOMIC_ACQUIRE))
 		return false;
 	again_us = __atomic_load_n(&record->again_us, __ATOMIC_RELAXED);
 	return !again_us || (uint64_t)clock_us(CLOCK_MONOTONIC) >= again_us;
 }
 
-struct graph_record *graph_twin_begin(driver_handle exec, driver_handle stream) {
+struct graph_record *graph_twin_begin(driver_handle exec) {
 	struct graph_record *record = find(exec);
 	struct entered entered;
 
 	if (!record)
 		return NULL;
 	if (is_due(record) && !gate_is_inside() && load_is_owner() && enter(&entered)) {
-		look(record, stream);
+		look(record);
 		leave(&entered);
 	}
 	if (!__atomic_load_n(&record->launched, __ATOMIC_RELAXED))

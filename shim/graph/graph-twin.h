@@ -19,11 +19,9 @@
 struct graph_exec;
 struct graph_record;
 
-/*
- * Before an executable graph is launched in a stream, outside of the gate; NULL: it is not known.
- * And behind the launch.
- */
-struct graph_record *graph_twin_begin(driver_handle exec, driver_handle stream);
+/* Before an executable graph is launched, outside of the gate; NULL: it is not known. And behind
+ * the launch. */
+struct graph_record *graph_twin_begin(driver_handle exec);
 void graph_twin_end(struct graph_record *record);
 
 /* number: graph_source_number(), from before the driver's call. device: the GPU may launch it. */

@@ -232,8 +232,8 @@ static bool count_processors(driver_handle context, uint64_t *all, uint64_t *own
 	return true;
 }
 
-/* How many clusters of a kernel fit on the device. False: the driver does not say, as of a kernel
- * that is launched without clusters. */
+/* How many clusters of a kernel fit on the device; 0, too, of one that is launched without
+ * clusters. False: the driver does not say. */
 static bool count_clusters(const struct twin_shape *shape, driver_handle function, int *count) {
 	const struct driver *driver = driver_own();
 	struct fit_attribute attribute = { .id = ATTRIBUTE_CLUSTER };
@@ -250,16 +250,21 @@ static bool count_clusters(const struct twin_shape *shape, driver_handle functio
 
 static const struct answer always = { UINT64_MAX, UINT64_MAX }, never = { 0, UINT64_MAX };
 
-/* Clusters: `answer` is for blocks that are scheduled one by one. */
+/*
+ * Clusters: `answer` is for blocks that are scheduled one by one. Where the launch does not say how
+ * large clusters are, the kernel may. That shows in the number for the original, which can be
+ * launched: if it is 0, there are no clusters.
+ */
 static bool ask_clusters(const struct twin_shape *shape, driver_handle twin, bool fewer, bool whole,
 			 struct answer *answer) {
 	const uint64_t size = volume(shape->cluster);
 	int original_count = 0, twin_count = 0;
-	bool known = count_clusters(shape, shape->function, &original_count) &&
-		     count_clusters(shape, twin, &twin_count);
+	bool known = count_clusters(shape, shape->function, &original_count);
 
-	if (!known)
-		return !size; /* it has none */
+	if (!size && (!known || !original_count))
+		return true;
+	if (!known || !count_clusters(shape, twin, &twin_count))
+		return false;
 	if (!twin_count)
 		*answer = never;
 	else if (!fewer && twin_count >= original_count)

@@ -20,8 +20,9 @@ static char handles[4096];
 
 static struct {
 	int original, twin; /* blocks that fit on a multiprocessor; -1: the driver does not say */
-	int original_clusters, twin_clusters; /* on the device */
+	int original_clusters, twin_clusters; /* on the device; -1: the driver does not say */
 	bool required; /* the kernel itself says how large they are */
+	bool refuses_clusters; /* where it has none, the driver answers with an error */
 	unsigned processors, green, affinity; /* of the device; of the context, 0: not said */
 	unsigned asked, asked_clusters;
 	bool cannot_enter;
@@ -78,12 +79,13 @@ static driver_result count_clusters(int *count, driver_handle function, const vo
 	if (configuration->count) {
 		assert_int_equal(configuration->attributes->id, 4);
 		assert_int_equal(configuration->attributes->value[0], 2);
-	} else if (!driver_double.required) {
-		return DRIVER_ERROR_CLUSTER_SIZE;
+	} else if (!driver_double.required) { /* what an H100 answers */
+		*count = 0;
+		return driver_double.refuses_clusters ? DRIVER_ERROR_CLUSTER_SIZE : 0;
 	}
 	*count = function == ORIGINAL ? driver_double.original_clusters
 				      : driver_double.twin_clusters;
-	return 0;
+	return *count < 0 ? 1 : 0;
 }
 
 static driver_result get_resource(driver_handle context, void *resource, int type) {
@@ -297,6 +299,19 @@ static void test_clusters(void **state) {
 	assert_int_equal(ask_cluster(1000), FIT_NO_REGISTERS);
 }
 
+/* Without clusters the driver's number of them, 0, says nothing about room. */
+static void test_no_clusters(void **state) {
+	driver_double.twin = 1;
+	for (int i = 0; i < 2; i++) {
+		fit_forget();
+		driver_double.refuses_clusters = i;
+		assert_int_equal(ask(100), FIT_YES);
+		assert_int_equal(ask(101), FIT_NOT_AT_ONCE);
+		assert_int_equal(ask(201), FIT_YES);
+		assert_int_equal(ask_cooperative(100), FIT_YES);
+	}
+}
+
 /* Clusters that a kernel itself has: nothing is sure with fewer blocks of the twin. */
 static void test_required_clusters(void **state) {
 	driver_double.required = true;
@@ -308,6 +323,12 @@ static void test_required_clusters(void **state) {
 	driver_double.twin = 1;
 	assert_int_equal(ask(1), FIT_NOT_AT_ONCE);
 	assert_int_equal(ask(201), FIT_YES);
+	fit_forget();
+	driver_double.twin_clusters = 0;
+	assert_int_equal(ask(1), FIT_NO_REGISTERS);
+	fit_forget();
+	driver_double.twin_clusters = -1;
+	assert_int_equal(ask(1), FIT_UNKNOWN);
 }
 
 /* Each part of a shape has an answer of its own. */
@@ -444,6 +465,7 @@ int main(void) {
 		cmocka_unit_test_setup_teardown(test_elsewhere, begin, end),
 		cmocka_unit_test_setup_teardown(test_green, begin, end),
 		cmocka_unit_test_setup_teardown(test_clusters, begin, end),
+		cmocka_unit_test_setup_teardown(test_no_clusters, begin, end),
 		cmocka_unit_test_setup_teardown(test_required_clusters, begin, end),
 		cmocka_unit_test_setup_teardown(test_shapes, begin, end),
 		cmocka_unit_test_setup_teardown(test_many, begin, end),

@@ -91,6 +91,8 @@ static driver_pointer find_variable(enum load_kind kind, driver_handle original,
 		result = driver->module_get_global(&where, &size, original, name);
 	else if (driver->library_get_global)
 		result = driver->library_get_global(&where, &size, original, name);
+	if (result && kind == LOAD_LIBRARY && driver->library_get_managed) /* in no context */
+		result = driver->library_get_managed(&where, &size, original, name);
 	return result ? 0 : where;
 }
 

@@ -98,12 +98,12 @@ class Fit(live.Live):
 
 
 @contextlib.contextmanager
-def program(body="", load="module", **more):
+def program(body="", load="module", head=HEAD, **more):
     """A daemon and a program that has loaded such a kernel before anything is attached. body: of the kernel."""
     with tempfile.TemporaryDirectory() as folder, Daemon("--engine", "ptx") as daemon, Fit(daemon, **more) as fit:
         path = os.path.join(folder, "module.ptx")
         with open(path, "w", encoding="utf-8") as file:
-            file.write(HEAD + body + TAIL)
+            file.write(head + body + TAIL)
         fit.do(f"{load} 0 {path}")
         yield daemon, fit
 
@@ -291,6 +291,28 @@ def test_contexts():
                 detach(daemon, attached)
                 fit.run(how, context=1)
             totals_are_right(fit, (0, 1))
+
+
+def test_managed():
+    """A __managed__ variable is the original's, and one for all contexts."""
+    for load, more in (("module", {}), ("library", {}), ("library", EAGER)):
+        with program(load=load, head=HEAD.replace(".global .align 4 .u32 total", ".global .attribute(.managed) .align 4 .u32 total"), **more) as (daemon, fit):
+            contexts = (0, 1) if load == "library" else (0,)
+            if load == "library":
+                fit.do("context 1 new")
+            for context in contexts:
+                fit.run(context=context)
+            attached = attach(daemon)
+            for context in contexts:
+                wait_for_twin(daemon, fit, context=context)
+            for context in contexts:
+                exact(daemon, lambda: fit.run("plain", 3, context), f"{load} in {context}")
+            detach(daemon, attached)
+            for context in contexts:
+                fit.run(context=context)
+            for context in contexts:
+                fit.do(f"tell 0 {context}")
+                equal(fit.word(1, context), sum(fit.word(0, each) for each in contexts), f"{load} in {context}")
 
 
 def test_module_elsewhere():

@@ -60,6 +60,40 @@ VARIABLES = """\
 }
 """
 
+# The same, but `tell` adds twice the variable: a function says what, by a pointer that vectorAdd copies.
+POINTERS = (
+    VARIABLES.replace(
+        ".visible .entry vectorAdd",
+        """\
+.visible .func (.param .b32 out) twice(.param .b32 in)
+{
+	.reg .b32 %r<2>;
+	ld.param.u32 %r1, [in];
+	add.s32 %r1, %r1, %r1;
+	st.param.b32 [out], %r1;
+	ret;
+}
+.visible .global .align 8 .u64 table[2] = {twice, 0};
+.visible .entry vectorAdd""",
+    )
+    .replace("	ld.param.u64 %rd1, [data];", "	ld.global.u64 %rd1, [table];\n	st.global.u64 [table+8], %rd1;\n	ld.param.u64 %rd1, [data];", 1)
+    .replace(
+        "	red.global.add.u32 [%rd1], %r3;",
+        """\
+	{
+	.reg .b64 %f;
+	.param .b32 in;
+	.param .b32 out;
+	ld.global.u64 %f, [table+8];
+	st.param.b32 [in], %r3;
+	prototype: .callprototype (.param .b32 _) _ (.param .b32 _);
+	call (out), %f, (in), prototype;
+	ld.param.b32 %r3, [out];
+	}
+	red.global.add.u32 [%rd1], %r3;""",
+    )
+)
+
 
 def Live(daemon, **more):
     return live.Live(daemon, GPUPROBE_TWINS="1", **more)
@@ -159,19 +193,38 @@ def test_constants():
         program.right()
 
 
-def test_cannot():
-    """A module that has what a twin cannot share is left alone, and `why` says so."""
-    text = VARIABLES.replace("	ld.param.u64 %rd1, [data];", "P: .callprototype (.param .b32 _) _ (.param .b32 _);\n	ld.param.u64 %rd1, [data];", 1)
+def test_pointers():
+    """A kernel that calls a function by a pointer is left alone, and `why` says so; the pointer that another kernel's twin copied is good."""
     with tempfile.TemporaryDirectory() as folder, ptx_daemon() as daemon, Live(daemon, load=None) as program:
-        load_text(program, folder, text)
+        load_text(program, folder, POINTERS)
+        program.launch(2)
+        daemon.attach("--kernel", "*")
+        wait_for_twin(daemon, program)
+        counted = daemon.count_of()
+        program.launch(3)
+        program.right()
+        total = program.launched * THREADS
+        program.launch(2, "tell")
+        equal(daemon.count_of(), counted + 3 * THREADS)
+        equal(program.do("sum"), [5 * total], "twice what vectorAdd counted, twice")
+        said = {outcome["kernel"]: outcome["reason"] for outcome in daemon.why() if outcome["outcome"] == "not-probed"}
+        equal(said.get("tell"), "no twin can be made: it calls functions by pointers")
+        equal(engines(daemon), {("vectorAdd", "ptx")})
+
+
+def test_cannot():
+    """The same where no other kernel is meant."""
+    with tempfile.TemporaryDirectory() as folder, ptx_daemon() as daemon, Live(daemon, load=None) as program:
+        load_text(program, folder, POINTERS)
         program.launch(1)
-        daemon.attach()
+        daemon.attach("--kernel", "tell")
 
         def said():
-            program.launch(1)
-            return "no twin can be made: the module calls functions by pointers" in reasons(daemon)
+            program.launch(1, "tell")
+            return "no twin can be made: it calls functions by pointers" in reasons(daemon)
 
         wait_until(said, "the reason")
+        equal(daemon.count_of(), 0)
 
 
 def test_unloaded():

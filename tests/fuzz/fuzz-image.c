@@ -3,7 +3,8 @@
 /*
  * Fuzz target. Any bytes as the image of a job: first byte the kind, the device and the points, the
  * rest the image. There is no compiler, so a new image carries PTX; it must be a fatbin (or PTX)
- * that can be read, and the edited PTX must pass for what a pass of the user might have made.
+ * that can be read, and the edited PTX must pass for what a pass of the user might have made. Then
+ * the same as a twin, which is all but compiled: whatever can be edited can be cut, too.
  */
 
 #include <fcntl.h>
@@ -100,12 +101,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 	};
 	const size_t n_points = sizeof(points) / sizeof(*points);
 	char common[512], request[2048], attachments[1024] = "";
+	const char *twin;
+	bool replaced;
 	int fds[5];
 
 	if (size < 2)
 		return 0;
 	snprintf(common, sizeof(common),
-		 "\"job\":\"image\",\"id\":1,\"kind\":\"%s\",\"flags\":0,\"input\":0,\"output\":1,"
+		 "\"job\":\"image\",\"id\":1,\"kind\":\"%s\",\"input\":0,\"output\":1,"
 		 "\"capability\":%d,\"image\":1,\"stubs\":[\"stub\"],\"call\":%s,"
 		 "\"programs\":[{\"name\":\"p\",\"fd\":2,\"isa\":63,\"target\":52,\"context\":[8,"
 		 "64]}]",
@@ -127,19 +130,25 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 	fds[3] = make_memfd("", 0, false);
 	fds[4] = make_memfd("", 0, false);
 	snprintf(request, sizeof(request),
-		 "{%s,\"attachments\":[%s],\"text_output\":3,\"instructions\":4}", common,
-		 attachments);
-	if (!strcmp(run(request, fds, 5), "replaced")) {
+		 "{%s,\"flags\":0,\"attachments\":[%s],\"text_output\":3,\"instructions\":4}",
+		 common, attachments);
+	replaced = !strcmp(run(request, fds, 5), "replaced");
+	if (replaced) {
 		check_result(fds[1]);
 		if (fcntl(fds[3], F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE))
 			abort();
 		snprintf(request, sizeof(request),
-			 "{%s,\"attachments\":[],\"stage\":\"check\",\"text\":3,"
+			 "{%s,\"flags\":0,\"attachments\":[],\"stage\":\"check\",\"text\":3,"
 			 "\"isa\":999}",
 			 common);
 		if (strcmp(run(request, fds, 5), "text"))
 			abort();
 	}
+	snprintf(request, sizeof(request), "{%s,\"flags\":4,\"attachments\":[%s]}", common,
+		 attachments);
+	twin = run(request, fds, 3);
+	if (!strcmp(twin, "replaced") || (replaced && strcmp(twin, "own")))
+		abort();
 	for (int i = 0; i < 5; i++)
 		close(fds[i]);
 	return 0;

@@ -141,6 +141,7 @@ static const struct row rows[] = {
 	PLAIN(cuLibraryEnumerateKernels, 12040),
 	PLAIN(cuLibraryGetModule, 12000),
 	PLAIN(cuLibraryGetGlobal, 12000),
+	PLAIN(cuLibraryGetManaged, 12000),
 	PLAIN(cuKernelGetFunction, 12000),
 	PLAIN(cuKernelGetLibrary, 12050),
 	PLAIN(cuKernelGetName, 12030),

@@ -256,6 +256,7 @@ uint64_t api_cluster_size(const CUlaunchConfig *config) {
 	return size;
 }
 
+/* 0 without clusters: so does an H100. */
 API_EXPORT CUresult cuOccupancyMaxActiveClusters(int *numClusters, CUfunction func,
 						 const CUlaunchConfig *config) {
 	const uint64_t size = config ? api_cluster_size(config) : 0;
@@ -264,13 +265,14 @@ API_EXPORT CUresult cuOccupancyMaxActiveClusters(int *numClusters, CUfunction fu
 
 	if (!numClusters || !config)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (!size || size > CLUSTER_MAX)
+	if (size > CLUSTER_MAX)
 		return CUDA_ERROR_INVALID_CLUSTER_SIZE;
 	r = cuOccupancyMaxActiveBlocksPerMultiprocessor(
 		&blocks, func, (int)(config->blockDimX * config->blockDimY * config->blockDimZ),
 		config->sharedMemBytes);
 	if (r == CUDA_SUCCESS)
 		*numClusters =
-			SIM_SM_COUNT / GPC_PROCESSORS * (GPC_PROCESSORS * blocks / (int)size);
+			size ? SIM_SM_COUNT / GPC_PROCESSORS * (GPC_PROCESSORS * blocks / (int)size)
+			     : 0;
 	return r;
 }

@@ -944,19 +944,11 @@ API_EXPORT CUresult cuGraphNodeSetEnabled(CUgraphExec hGraphExec, CUgraphNode hN
 	return r;
 }
 
-/* Checks an executable graph and the stream it is for. *capture is set if the stream captures.
- * Under the lock. */
-static CUresult check_launch(CUgraphExec exec, CUstream handle, CUstream *capture) {
-	CUstream stream;
-
-	*capture = NULL;
+/* Checks an executable graph and the stream it is for. Under the lock. */
+static CUresult check_launch(CUgraphExec exec, CUstream handle, CUstream *stream) {
 	if (!api_live(exec, API_EXEC))
 		return CUDA_ERROR_INVALID_VALUE;
-	if (!api_stream(handle, &stream))
-		return CUDA_ERROR_INVALID_HANDLE;
-	if (stream && stream->capture)
-		*capture = stream;
-	return CUDA_SUCCESS;
+	return api_stream(handle, stream) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
 CUresult api_graph_run(const struct CUgraph_st *graph, CUstream stream) {
@@ -974,35 +966,33 @@ CUresult api_graph_run(const struct CUgraph_st *graph, CUstream stream) {
 	return r;
 }
 
-/* Launching into a capture adds the nodes; else they run, without the lock. The caller keeps the
+/* Not into a capture, which that invalidates. The nodes run without the lock: the caller keeps the
  * exec alive, as the API asks. */
 API_EXPORT CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream) {
 	CUresult r = api_enter();
-	CUstream capture;
-	int captured = 1;
+	CUstream stream;
 
 	if (r != CUDA_SUCCESS)
 		return r;
 	api_lock();
-	r = check_launch(hGraphExec, hStream, &capture);
-	for (size_t n = 0;
-	     r == CUDA_SUCCESS && capture && captured > 0 && n < hGraphExec->graph.count; n++)
-		captured = api_capture(capture, hGraphExec->graph.nodes[n]);
+	r = check_launch(hGraphExec, hStream, &stream);
+	if (r == CUDA_SUCCESS && stream && stream->capture) {
+		stream->invalidated = true;
+		r = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+	}
 	api_unlock();
-	if (r != CUDA_SUCCESS || capture)
-		return r != CUDA_SUCCESS ? r : captured < 0 ? (CUresult)-captured : CUDA_SUCCESS;
 	return r == CUDA_SUCCESS ? api_graph_run(&hGraphExec->graph, hStream) : r;
 }
 API_ALIAS(cuGraphLaunch_ptsz, cuGraphLaunch);
 
 API_EXPORT CUresult cuGraphUpload(CUgraphExec hGraphExec, CUstream hStream) {
 	CUresult r = api_enter();
-	CUstream capture;
+	CUstream stream;
 
 	if (r != CUDA_SUCCESS)
 		return r;
 	api_lock();
-	r = check_launch(hGraphExec, hStream, &capture);
+	r = check_launch(hGraphExec, hStream, &stream);
 	api_unlock();
 	return r;
 }

@@ -57,7 +57,8 @@ static CUmodule find(CUlibrary library, CUcontext context) {
 	return module;
 }
 
-/* Variables that lie in another module lie there in the copy, too. */
+/* Variables that lie in another module lie there in the copy, too. Managed ones lie in the first.
+ */
 static struct sim_elsewhere *elsewhere_of(const struct sim_program *program) {
 	struct sim_elsewhere *all = calloc(program->variable_count + 1, sizeof(*all));
 	size_t count = 0;
@@ -65,7 +66,8 @@ static struct sim_elsewhere *elsewhere_of(const struct sim_program *program) {
 	for (uint32_t n = 0; all && n < program->variable_count; n++) {
 		const struct sim_variable *variable = &program->variables[n];
 
-		if (variable->space == PTX_SPACE_GLOBAL && !variable->memory && variable->address &&
+		if (variable->space == PTX_SPACE_GLOBAL && variable->address &&
+		    (!variable->memory || variable->managed) &&
 		    variable->linkage != PTX_LINKAGE_EXTERN)
 			all[count++] = (struct sim_elsewhere){ variable->name, variable->address };
 	}

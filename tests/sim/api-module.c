@@ -748,8 +748,10 @@ API_EXPORT CUresult cuLibraryGetModule(CUmodule *pMod, CUlibrary library) {
 	return r;
 }
 
-API_EXPORT CUresult cuLibraryGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUlibrary library,
-				       const char *name) {
+/* A managed variable belongs to no context, and is asked for in another way. */
+static CUresult get_library_variable(CUdeviceptr *dptr, size_t *bytes, CUlibrary library,
+				     const char *name, bool managed) {
+	const struct sim_variable *variable;
 	CUresult r = api_enter();
 	CUmodule module;
 
@@ -760,7 +762,21 @@ API_EXPORT CUresult cuLibraryGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUlibra
 	if (!live_of(library, API_LIBRARY))
 		return CUDA_ERROR_INVALID_HANDLE;
 	module = api_library_use(library, api_current());
-	return module ? get_global(module, name, dptr, bytes) : CUDA_ERROR_OUT_OF_MEMORY;
+	if (!module)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	variable = sim_program_global(module->program, name);
+	return variable && variable->managed == managed ? get_global(module, name, dptr, bytes)
+							: CUDA_ERROR_NOT_FOUND;
+}
+
+API_EXPORT CUresult cuLibraryGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUlibrary library,
+				       const char *name) {
+	return get_library_variable(dptr, bytes, library, name, false);
+}
+
+API_EXPORT CUresult cuLibraryGetManaged(CUdeviceptr *dptr, size_t *bytes, CUlibrary library,
+					const char *name) {
+	return get_library_variable(dptr, bytes, library, name, true);
 }
 
 API_EXPORT CUresult cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel) {

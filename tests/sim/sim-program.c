@@ -145,7 +145,7 @@ const struct sim_variable *sim_program_global(const struct sim_program *program,
 		const struct sim_variable *variable =
 			sim_program_variable(program, &program->modules[n], name, strlen(name));
 
-		if (variable && variable->memory)
+		if (variable && (variable->memory || variable->managed))
 			return variable;
 	}
 	return NULL;
@@ -221,6 +221,8 @@ static CUresult place_variable(struct loader *loader, uint32_t module,
 		.space = source->space,
 		.linkage = source->linkage,
 		.module = module,
+		.managed = memmem(program->modules[module].text + source->text.offset,
+				  source->text.length, ".managed", strlen(".managed")),
 	};
 	if (!variable->name)
 		return CUDA_ERROR_OUT_OF_MEMORY;

@@ -182,6 +182,7 @@ struct sim_variable {
 	enum ptx_space space;
 	enum ptx_linkage linkage;
 	uint32_t module;
+	bool managed; /* one in all contexts */
 	void *memory; /* owned, in the table of ranges; NULL if it has none */
 };
 

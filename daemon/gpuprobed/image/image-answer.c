@@ -17,14 +17,18 @@
 #include "image-context.h"
 #include "kernel-names.h"
 
-/* Remembers that points that were asked for by the name of the kernel are not there. */
+/* Remembers that points that were asked for by the name of the kernel are not there, or why nothing
+ * was put into a kernel. */
 static void image_record_missing(struct image_context *context, const struct process_facts *facts,
 				 const struct image_kernel *kernel) {
 	char reason[256];
 
-	snprintf(reason, sizeof(reason), "no such point in %s: %s%s",
-		 kernel->device_function ? "this device function" : "this kernel",
-		 kernel->missing_point, kernel->n_missing > 1 ? ", and others" : "");
+	if (kernel->left_out)
+		snprintf(reason, sizeof(reason), "%s", kernel->missing_text);
+	else
+		snprintf(reason, sizeof(reason), "no such point in %s: %s%s",
+			 kernel->device_function ? "this device function" : "this kernel",
+			 kernel->missing_text, kernel->n_missing > 1 ? ", and others" : "");
 	outcome_tell(context->outcomes, facts, OUTCOME_NOT_PROBED,
 		     &(struct outcome_subject){ kernel->name, kernel->demangled,
 						kernel->device_function, kernel->missing,

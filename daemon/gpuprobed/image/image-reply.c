@@ -54,11 +54,11 @@ static int image_reply_ids(json_object *object, const char *key,
 	return 0;
 }
 
-/* "missing" of a kernel. */
+/* "missing" of a kernel, and the reason if it was left out. */
 static int image_reply_missing(struct image_kernel *kernel, json_object *item,
 			       const struct image_reply_request *request) {
+	const char *point, *reason = json_string_of(item, JOB_KEY_REASON);
 	json_object *array, *id, *entry;
-	const char *point;
 
 	if (!json_has(item, JOB_KEY_MISSING))
 		return 0;
@@ -74,10 +74,12 @@ static int image_reply_missing(struct image_kernel *kernel, json_object *item,
 			return IMAGE_REPLY_E_INVALID;
 		point = json_string_of(entry, JOB_KEY_POINT);
 		if (i == 0)
-			snprintf(kernel->missing_point, sizeof(kernel->missing_point), "%s",
-				 point ? point : "");
+			snprintf(kernel->missing_text, sizeof(kernel->missing_text), "%s",
+				 reason ?: point ?: "");
 		kernel->missing[kernel->n_missing++] = (uint64_t)json_object_get_int64(id);
 	}
+	kernel->left_out = reason;
+	text_make_printable(kernel->missing_text);
 	return 0;
 }
 

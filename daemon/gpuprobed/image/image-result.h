@@ -18,9 +18,10 @@ struct image_kernel {
 	bool device_function;
 	uint64_t *attachments;
 	size_t n_attachments;
-	uint64_t *missing; /* attachments that name it and found no such point */
+	uint64_t *missing; /* attachments that name it and found no such point, or were left out */
 	size_t n_missing;
-	char missing_point[192]; /* of the first of them */
+	bool left_out;
+	char missing_text[192]; /* the point of the first of them; or why they were left out */
 };
 
 struct image_slot {

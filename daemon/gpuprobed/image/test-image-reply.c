@@ -142,7 +142,20 @@ static void test_missing(void **state) {
 			 0);
 	assert_int_equal(result->kernels[0].n_missing, 2);
 	assert_int_equal(result->kernels[0].missing[0], 3);
-	assert_string_equal(result->kernels[0].missing_point, "line x.cu:12");
+	assert_string_equal(result->kernels[0].missing_text, "line x.cu:12");
+	assert_false(result->kernels[0].left_out);
+	image_result_unref(result);
+	/* left out: the reason says it all */
+	assert_int_equal(parse(*state,
+			       "{\"status\":\"replaced\",\"size\":100,\"applied\":[1],\"kernels\":["
+			       "{\"name\":\"f\",\"attachments\":[],\"reason\":\"no\\ntwin\","
+			       "\"missing\":[{\"id\":3,\"point\":\"entry\"}]}]}",
+			       &result),
+			 0);
+	assert_int_equal(result->kernels[0].n_attachments, 0);
+	assert_int_equal(result->kernels[0].n_missing, 1);
+	assert_true(result->kernels[0].left_out);
+	assert_string_equal(result->kernels[0].missing_text, "no?twin");
 	image_result_unref(result);
 }
 

@@ -7,7 +7,8 @@
  *
  *   - a cubin for the device, compiled from the edited PTX, with the ptxas options that the old
  * image recorded; twice, if a kernel got so many registers that blocks become impossible which were
- * possible (image-registers.h),
+ * possible (image-registers.h); of a twin, whose original's code may not be known, that is compiled
+ * before, in the same way,
  *   - the edited PTX, so that a driver with another device, or one that compiles everything anew,
  * gets the probe too,
  *   - all entries of the old image that the driver does not consider on this device, as they were.
@@ -103,22 +104,47 @@ static bool is_bounded(const struct image_source *source) {
 	return false;
 }
 
+/* Compiles kernels as they were, where only that tells how many registers they had. What fails then
+ * leaves that unknown. *code is what it is read from. */
+static int compile_unedited(struct image_built *result, const struct image_source *source,
+			    struct compiler *compiler, struct image_codes *codes, uint8_t **code) {
+	struct image_built unedited = {};
+	int r;
+
+	if (!source->unedited)
+		return 0;
+	r = image_registers_wanted(&unedited.text, &unedited.text_length, source->module,
+				   source->unedited, codes);
+	if (!r && unedited.text)
+		r = compile(&unedited, source, unedited.text, unedited.text_length, compiler, code,
+			    &codes->unedited.size);
+	codes->unedited.data = *code;
+	result->compile_us += unedited.compile_us;
+	image_built_deinit(&unedited);
+	return r < 0 ? r : 0;
+}
+
 /* Compiles once more where registers have to be limited. What fails then leaves the cubin as it is.
  */
 static int compile_limited(struct image_built *result, const struct image_source *source,
 			   struct compiler *compiler, uint8_t **cubin, size_t *size) {
+	struct image_codes codes = { .compiled = { *cubin, *size },
+				     .original = { source->code, source->code_size } };
 	struct image_built limited = {};
-	uint8_t *better = NULL;
+	uint8_t *better = NULL, *unedited = NULL;
 	size_t better_size = 0;
 	int r;
 
 	if (source->patch || !*cubin || is_bounded(source))
 		return 0;
-	r = image_registers_limit(&limited.text, &limited.text_length, source->module, *cubin,
-				  *size, source->code, source->code_size);
+	r = compile_unedited(result, source, compiler, &codes, &unedited);
+	if (!r)
+		r = image_registers_limit(&limited.text, &limited.text_length, source->module,
+					  &codes);
 	if (!r && limited.text)
 		r = compile(&limited, source, limited.text, limited.text_length, compiler, &better,
 			    &better_size);
+	free(unedited);
 	result->compile_us += limited.compile_us;
 	if (!r && better) {
 		free(*cubin);

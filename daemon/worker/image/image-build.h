@@ -19,6 +19,8 @@ struct image_source {
 	const struct ptx_module *module; /* edited */
 	const uint8_t *code; /* the machine code that would run without us, or NULL */
 	size_t code_size;
+	const struct ptx_module *unedited; /* as the driver would compile it: it may be compiled to
+					      see how many registers it has; NULL: it is not */
 	unsigned int capability;
 	bool patch; /* for the SASS engine: the log then tells of the functions that were made */
 };

@@ -61,6 +61,7 @@ struct job {
 	uint64_t code_size;
 	struct cubin cubin;
 	struct source original;
+	struct source loaded; /* as the driver compiles it, if `original` was changed for a twin */
 	struct source foreign; /* that a pass of the user made of it */
 	/* What would run. */
 	char **names; /* owned, of all kernels */
@@ -154,13 +155,19 @@ static bool is_twin(const struct job *job) {
 /* Parses the PTX of the image. */
 static int read_ptx(struct job *job) {
 	char reason[IMAGE_TWIN_REASON_MAX];
+	struct source changed = {};
 	struct ptx_error error = {};
 	int r;
 
 	if (is_twin(job)) {
-		r = image_twin_constants(&job->original.text, &job->original.length, reason);
+		r = image_twin_constants(&changed.text, &changed.length, job->original.text,
+					 job->original.length, reason);
 		if (r)
-			return r < 0 ? r : reply_own(job, "no twin can be made: %s", reason);
+			return r < 0 ? r : reply_own(job, IMAGE_TWIN_NONE "%s", reason);
+	}
+	if (changed.text) {
+		job->loaded = job->original;
+		job->original = changed;
 	}
 	r = parse(&job->original, &error);
 	if (r > 0)
@@ -500,12 +507,36 @@ static int finish_twin(struct job *job, const struct source *edited, struct imag
 	int r;
 
 	r = image_twin_finish(result, &job->original.module, &edited->module, reason);
-	return r > 0 ? reply_own(job, "no twin can be made: %s", reason) : r;
+	return r > 0 ? reply_own(job, IMAGE_TWIN_NONE "%s", reason) : r;
+}
+
+/* A twin's text without probes, as the driver would compile it where there is no machine code.
+ * NULL: how many registers the original has is known, or stays unknown. */
+static int read_unedited(struct job *job, struct source *unedited,
+			 const struct ptx_module **module) {
+	struct source *loaded = job->loaded.text ? &job->loaded : &job->original;
+	char reason[IMAGE_TWIN_REASON_MAX];
+	struct ptx_error error;
+	int r = 0;
+
+	*module = NULL;
+	if (!is_twin(job) || job->code)
+		return 0;
+	if (!loaded->parsed)
+		r = parse(loaded, &error);
+	if (!r)
+		r = image_twin_cut(&loaded->module, &job->original.module, &job->targets,
+				   &unedited->text, &unedited->length, reason);
+	if (!r)
+		r = parse(unedited, &error);
+	if (!r)
+		*module = &unedited->module;
+	return r < 0 ? r : 0;
 }
 
 /* Compiles, makes the new image, replies. */
 static int build_from(struct job *job, const struct source *edited, struct compiler *compiler) {
-	const struct image_source source = {
+	struct image_source source = {
 		.fatbin = job->request.kind == WIRE_IMAGE_FATBIN && !is_twin(job) ? &job->fatbin
 										  : NULL,
 		.entry = job->entry,
@@ -514,10 +545,16 @@ static int build_from(struct job *job, const struct source *edited, struct compi
 		.code_size = job->code_size,
 		.capability = job->request.capability,
 	};
+	struct source unedited = {};
 	struct image_built result;
 	unsigned int threads = 0;
 	int r;
 
+	r = read_unedited(job, &unedited, &source.unedited);
+	if (r) {
+		source_deinit(&unedited);
+		return r;
+	}
 	/* With options of the application only the driver can compile; machine code it would take
 	 * as it is. */
 	if ((job->request.flags & WIRE_IMAGE_FLAG_OPTIONS) && !job->code && !is_twin(job))
@@ -527,6 +564,7 @@ static int build_from(struct job *job, const struct source *edited, struct compi
 	r = image_build(&result, &source, compiler);
 	if (threads)
 		compiler_use_threads(compiler, threads);
+	source_deinit(&unedited);
 	if (r == IMAGE_BUILD_E_COMPILE)
 		r = finish(worker_reply_error(job->reply, result.log, JOB_E_COMPILE,
 					      "%s does not compile the edited PTX for sm_%u: %.*s",
@@ -551,15 +589,18 @@ static int build_from(struct job *job, const struct source *edited, struct compi
 
 /* The same; of a twin only what is meant is compiled. */
 static int build(struct job *job, const struct source *edited, struct compiler *compiler) {
+	char reason[IMAGE_TWIN_REASON_MAX];
 	struct source cut = {};
 	struct ptx_error error = {};
 	int r;
 
 	if (!is_twin(job))
 		return build_from(job, edited, compiler);
-	r = image_twin_cut(&edited->module, &job->targets, &cut.text, &cut.length);
-	if (!r)
-		r = parse(&cut, &error);
+	r = image_twin_cut(&edited->module, &job->original.module, &job->targets, &cut.text,
+			   &cut.length, reason);
+	if (r)
+		return r < 0 ? r : reply_own(job, IMAGE_TWIN_NONE "%s", reason);
+	r = parse(&cut, &error);
 	if (r > 0)
 		r = reply_error(job, JOB_E_TRANSFORM, "the text of the twin, line %u: %s",
 				error.line, error.message);
@@ -614,7 +655,19 @@ static int check_twin(struct job *job) {
 
 	if (!is_twin(job) || image_twin_possible(&job->original.module, reason))
 		return 0;
-	return reply_own(job, "no twin can be made: %s", reason);
+	return reply_own(job, IMAGE_TWIN_NONE "%s", reason);
+}
+
+/* Of a twin: what cannot be in it is not meant any more, and replies say so. */
+static int leave_out(struct job *job) {
+	int r;
+
+	if (!is_twin(job))
+		return 0;
+	r = image_twin_leave_out(&job->targets, &job->original.module);
+	if (r || job->targets.n || !job->targets.n_left || image_request_checks(&job->request))
+		return r;
+	return reply_own(job, "%s", job->targets.left[0].reason);
 }
 
 /* What is asked for, once the PTX is there. */
@@ -651,6 +704,7 @@ static void job_deinit(struct job *job) {
 	names_free(job->names, job->n_names);
 	names_free(job->device_names, job->n_device_names);
 	source_deinit(&job->foreign);
+	source_deinit(&job->loaded);
 	source_deinit(&job->original);
 	cubin_deinit(&job->cubin);
 	free(job->code_bytes);
@@ -676,6 +730,8 @@ int image_job(const struct worker_job *worker_job, struct json_object *json, voi
 		r = check_twin(&job);
 	if (!r)
 		r = match_device_functions(&job);
+	if (!r)
+		r = leave_out(&job);
 	if (!r)
 		r = read_foreign(&job);
 	if (!r)

@@ -19,12 +19,6 @@
 
 #define ENOUGH 64 /* registers of a thread, for any block */
 
-/* Machine code of the module, edited and as it was. */
-struct code {
-	const void *compiled, *original;
-	size_t compiled_size, original_size;
-};
-
 /* Does the kernel say itself how large its blocks are, or how many registers it may have? */
 static bool is_bounded(const struct ptx_module *module, const struct ptx_function *kernel) {
 	return ptx_function_directive(module, kernel, ".maxntid") ||
@@ -32,9 +26,12 @@ static bool is_bounded(const struct ptx_module *module, const struct ptx_functio
 	       ptx_function_directive(module, kernel, ".maxnreg");
 }
 
-/* The registers of the kernel as it was: of the original code, else of its bare form; 0: unknown.
- */
-static int read_before(uint32_t *registers, const struct code *code, const char *name) {
+static uint32_t read(const struct image_code *code, const char *name) {
+	return code->data ? cubin_registers(code->data, code->size, name) : 0;
+}
+
+/* The registers of the kernel as it was; 0: unknown. */
+static int read_before(uint32_t *registers, const struct image_codes *codes, const char *name) {
 	size_t length = strlen(name), suffix = strlen(PROBE_BARE_SUFFIX);
 	char *other;
 
@@ -44,56 +41,90 @@ static int read_before(uint32_t *registers, const struct code *code, const char 
 		other = strdup(name);
 	if (!other)
 		return -ENOMEM;
-	*registers =
-		code->original ? cubin_registers(code->original, code->original_size, other) : 0;
+	*registers = read(&codes->original, other);
 	free(other);
 	if (*registers)
 		return 0;
 	if (asprintf(&other, "%s" PROBE_BARE_SUFFIX, name) < 0)
 		return -ENOMEM;
-	*registers = cubin_registers(code->compiled, code->compiled_size, other);
+	*registers = read(&codes->compiled, other);
 	free(other);
+	if (!*registers)
+		*registers = read(&codes->unedited, name);
 	return 0;
 }
 
-/* *limited: has the kernel got a limit? */
-static int limit_kernel(struct ptx_edit *edit, bool *limited, const struct ptx_module *module,
-			const struct ptx_function *kernel, const struct code *code) {
-	uint32_t before = 0;
+/* Has a kernel got too many? Then *before is what it had, 0: unknown. */
+static int look(bool *many, uint32_t *before, const struct ptx_module *module,
+		const struct ptx_function *kernel, const struct image_codes *codes) {
 	char *name;
 	int r = 0;
 
+	*many = false;
+	if (!kernel->body.length || is_bounded(module, kernel))
+		return 0;
 	name = strndup(module->text + kernel->name.offset, kernel->name.length);
 	if (!name)
 		return -ENOMEM;
-	if (cubin_registers(code->compiled, code->compiled_size, name) > ENOUGH)
-		r = read_before(&before, code, name);
-	if (!r && before && before <= ENOUGH) {
-		*limited = true;
-		r = ptx_edit_insertf(edit, kernel->body.offset, "\n.maxnreg %d\n", ENOUGH);
-	}
+	*many = read(&codes->compiled, name) > ENOUGH;
+	if (*many)
+		r = read_before(before, codes, name);
 	free(name);
 	return r;
 }
 
+/* The edited text; *out stays NULL without an edit. */
+static int apply(struct ptx_edit *edit, bool edited, int r, char **out, size_t *length) {
+	if (!r && edited)
+		r = ptx_edit_apply(edit, out, length);
+	ptx_edit_free(edit);
+	return r > 0 ? -EINVAL : r;
+}
+
 int image_registers_limit(char **out, size_t *length, const struct ptx_module *module,
-			  const void *compiled, size_t compiled_size, const void *original,
-			  size_t original_size) {
-	const struct code code = { compiled, original, compiled_size, original_size };
+			  const struct image_codes *codes) {
 	const struct ptx_function *kernel = NULL;
 	struct ptx_edit *edit;
-	bool limited = false;
+	bool limited = false, many;
+	uint32_t before;
 	int r;
 
 	*out = NULL;
 	r = ptx_edit_new(&edit, module->text, module->length);
 	if (r)
 		return r;
-	while (!r && (kernel = ptx_module_next_kernel(module, kernel)))
-		if (kernel->body.length && !is_bounded(module, kernel))
-			r = limit_kernel(edit, &limited, module, kernel, &code);
-	if (!r && limited)
-		r = ptx_edit_apply(edit, out, length);
-	ptx_edit_free(edit);
-	return r > 0 ? -EINVAL : r;
+	while (!r && (kernel = ptx_module_next_kernel(module, kernel))) {
+		r = look(&many, &before, module, kernel, codes);
+		if (r || !many || !before || before > ENOUGH)
+			continue;
+		limited = true;
+		r = ptx_edit_insertf(edit, kernel->body.offset, "\n.maxnreg %d\n", ENOUGH);
+	}
+	return apply(edit, limited, r, out, length);
+}
+
+int image_registers_wanted(char **out, size_t *length, const struct ptx_module *module,
+			   const struct ptx_module *unedited, const struct image_codes *codes) {
+	const struct ptx_function *kernel = NULL, *edited;
+	struct ptx_edit *edit;
+	bool wanted = false, many;
+	uint32_t before;
+	int r;
+
+	*out = NULL;
+	r = ptx_edit_new(&edit, unedited->text, unedited->length);
+	if (r)
+		return r;
+	while (!r && (kernel = ptx_module_next_kernel(unedited, kernel))) {
+		edited = ptx_module_find_function(module, unedited->text + kernel->name.offset,
+						  kernel->name.length);
+		many = false;
+		if (edited)
+			r = look(&many, &before, module, edited, codes);
+		if (!r && many && !before)
+			wanted = true;
+		else if (!r)
+			r = ptx_edit_replace(edit, kernel->text, NULL, 0);
+	}
+	return apply(edit, wanted, r, out, length);
 }

@@ -23,12 +23,16 @@ static void target_deinit(struct image_target *target) {
 	kernel_name_deinit(&target->name);
 	free(target->attachments);
 	free(target->uses);
+	free(target->reason);
 }
 
 void image_targets_deinit(struct image_targets *targets) {
 	for (size_t i = 0; i < targets->n; i++)
 		target_deinit(&targets->targets[i]);
+	for (size_t i = 0; i < targets->n_left; i++)
+		target_deinit(&targets->left[i]);
 	free(targets->targets);
+	free(targets->left);
 	*targets = (struct image_targets){};
 }
 
@@ -80,6 +84,30 @@ int image_targets_match(struct image_targets *targets, const struct image_reques
 	return r;
 }
 
+int image_targets_leave_out(struct image_targets *targets,
+			    int (*why)(char **reason, const struct image_target *target,
+				       void *userdata),
+			    void *userdata) {
+	const size_t n = targets->n;
+	int r = 0;
+
+	targets->left = calloc(n + 1, sizeof(*targets->left));
+	if (!targets->left)
+		return -ENOMEM;
+	targets->n = 0;
+	for (size_t i = 0; i < n; i++) {
+		struct image_target target = targets->targets[i];
+
+		if (!r)
+			r = why(&target.reason, &target, userdata);
+		if (target.reason)
+			targets->left[targets->n_left++] = target;
+		else
+			targets->targets[targets->n++] = target;
+	}
+	return r;
+}
+
 uint64_t image_targets_sites(const struct image_targets *targets) {
 	uint64_t sites = 0;
 
@@ -95,8 +123,9 @@ static bool misses(const struct image_target *target, const struct image_request
 		   uint32_t use) {
 	const struct image_attachment *attachment = &request->attachments[target->attachments[use]];
 
-	return !target->uses[use].sites &&
-	       (target->uses[use].refused || !strpbrk(attachment->kernel, "*?["));
+	return target->reason ||
+	       (!target->uses[use].sites &&
+		(target->uses[use].refused || !strpbrk(attachment->kernel, "*?[")));
 }
 
 /* "missing" of an object of "kernels", if there is something. */
@@ -125,15 +154,17 @@ static void fill_kernel(struct json_object *object, const struct image_target *t
 		target->name.demangled ? target->name.demangled : target->name.mangled;
 	struct json_object *list = json_add_array(object, JOB_KEY_ATTACHMENTS);
 
-	for (uint32_t i = 0; i < target->count; i++)
+	for (uint32_t i = 0; i < target->count && !target->reason; i++)
 		if (!only_applied || target->uses[i].sites)
 			json_append_int(list, request->attachments[target->attachments[i]].id);
 	worker_add_string(object, JOB_KEY_NAME, target->name.mangled);
 	worker_add_string(object, JOB_KEY_DEMANGLED, demangled);
 	if (target->device_function)
 		json_add_bool(object, JOB_KEY_DEVICE_FUNCTION, true);
-	if (only_applied)
+	if (only_applied || target->reason)
 		add_missing(object, target, request);
+	if (target->reason)
+		worker_add_line(object, JOB_KEY_REASON, target->reason);
 }
 
 /* One member of "kernels"; *bytes counts what it takes. 1: there is no room for it. */
@@ -148,8 +179,9 @@ static int add_kernel(struct json_object *kernels, struct image_target *target,
 	*bytes +=
 		2 * strlen(target->name.mangled) + 96 + 21 * (size_t)target->count +
 		2 * strlen(target->name.demangled ? target->name.demangled : target->name.mangled);
-	for (uint32_t i = 0; only_applied && i < target->count; i++)
+	for (uint32_t i = 0; (only_applied || target->reason) && i < target->count; i++)
 		*bytes += misses(target, request, i) ? 256 : 0;
+	*bytes += target->reason ? 2 * strlen(target->reason) : 0;
 	if (*bytes > KERNELS_BYTES_MAX)
 		return 1;
 	fill_kernel(json_append_object(kernels), target, request, only_applied);
@@ -164,23 +196,32 @@ static bool stands_or_misses(const struct image_target *target,
 	return false;
 }
 
-int image_targets_add_kernels(struct image_targets *targets, const struct image_request *request,
-			      struct json_object *reply, bool only_applied) {
-	struct json_object *kernels = json_add_array(reply, JOB_KEY_KERNELS);
-	bool truncated = false;
-	size_t bytes = 0;
+/* Members of "kernels" for some of the targets. 1: there is no room for all. */
+static int add_kernels(struct json_object *kernels, struct image_target *targets, size_t n,
+		       const struct image_request *request, bool only_applied, size_t *bytes) {
 	int r = 0;
 
-	for (size_t i = 0; !r && i < targets->n && !truncated; i++) {
-		if (only_applied && !stands_or_misses(&targets->targets[i], request))
+	for (size_t i = 0; !r && i < n; i++) {
+		if (only_applied && !stands_or_misses(&targets[i], request))
 			continue;
 		r = json_length_of(kernels) == JOB_KERNELS_MAX
 			    ? 1
-			    : add_kernel(kernels, &targets->targets[i], request, only_applied,
-					 &bytes);
-		truncated = r > 0;
+			    : add_kernel(kernels, &targets[i], request, only_applied, bytes);
 	}
-	if (truncated)
+	return r;
+}
+
+int image_targets_add_kernels(struct image_targets *targets, const struct image_request *request,
+			      struct json_object *reply, bool only_applied) {
+	struct json_object *kernels = json_add_array(reply, JOB_KEY_KERNELS);
+	size_t bytes = 0;
+	int r;
+
+	r = add_kernels(kernels, targets->targets, targets->n, request, only_applied, &bytes);
+	if (!r)
+		r = add_kernels(kernels, targets->left, targets->n_left, request, only_applied,
+				&bytes);
+	if (r > 0)
 		json_add_bool(reply, JOB_KEY_TRUNCATED, true);
 	return r < 0 ? r : 0;
 }

@@ -14,12 +14,15 @@ struct image_target {
 	uint32_t *attachments;
 	struct probe_use *uses;
 	uint32_t count;
+	char *reason; /* owned: why it is left out; NULL if it is not */
 };
 
 struct image_targets {
 	struct image_target *targets; /* owned */
 	size_t n;
 	size_t n_allocated;
+	struct image_target *left; /* owned: nothing is put there, which replies say */
+	size_t n_left;
 };
 
 /* Adds the function if an attachment means it. `mangled` outlives *targets. 0 or -ENOMEM. */
@@ -27,13 +30,23 @@ int image_targets_match(struct image_targets *targets, const struct image_reques
 			const char *mangled, bool device_function);
 void image_targets_deinit(struct image_targets *targets);
 
+/*
+ * Leaves out what `why` gives a reason for: *reason is malloc()ed, or NULL. Once. 0, -ENOMEM, or
+ * what `why` returns that is not 0.
+ */
+int image_targets_leave_out(struct image_targets *targets,
+			    int (*why)(char **reason, const struct image_target *target,
+				       void *userdata),
+			    void *userdata);
+
 /* Places where something stands now, of all functions. */
 uint64_t image_targets_sites(const struct image_targets *targets);
 
 /*
  * "kernels" of a reply, at most as many as a message can hold, else "truncated" too. With
  * only_applied those attachments of each that stand there, and as "missing" those that named it and
- * found no place, or were refused; else all that mean it.
+ * found no place, or were refused; else all that mean it. Of those that are left out all are
+ * missing, with the reason.
  */
 int image_targets_add_kernels(struct image_targets *targets, const struct image_request *request,
 			      struct json_object *reply, bool only_applied);

@@ -21,6 +21,8 @@
 
 #include "daemon/worker/compiler/cubin-relocation.h"
 #include "lib/ptx/ptx-lexer.h"
+#include "image-pointer.h"
+#include "lib/ptx/ptx-edit.h"
 #include "passes/probe-launch.h"
 #include "proto/twin.h"
 
@@ -68,23 +70,24 @@ static bool can_be_global(const char *text, const struct ptx_token *token,
 	return token->length > 3 && (!memcmp(word, "ld.", 3) || !memcmp(word, "cvta", 4));
 }
 
-int image_twin_constants(char **text, size_t *length, char reason[IMAGE_TWIN_REASON_MAX]) {
+int image_twin_constants(char **out, size_t *size, const char *text, size_t length,
+			 char reason[IMAGE_TWIN_REASON_MAX]) {
 	static const char constant[] = ".const", global[] = ".global";
 	struct ptx_token token = {}, next = {}, before;
 	struct ptx_error error;
 	struct ptx_lexer lexer;
-	char *out = NULL;
-	size_t size, from = 0;
+	size_t from = 0;
 	bool refused = false;
 	FILE *stream;
 	int r;
 
-	if (!memmem(*text, *length, constant, sizeof(constant) - 1))
+	*out = NULL;
+	if (!memmem(text, length, constant, sizeof(constant) - 1))
 		return 0;
-	stream = open_memstream(&out, &size);
+	stream = open_memstream(out, size);
 	if (!stream)
 		return -ENOMEM;
-	ptx_lexer_init(&lexer, *text, 0, (uint32_t)*length);
+	ptx_lexer_init(&lexer, text, 0, (uint32_t)length);
 	r = ptx_lexer_next(&lexer, &next, &error);
 	while (!r && next.kind != PTX_TOKEN_END) {
 		const char *place;
@@ -92,127 +95,227 @@ int image_twin_constants(char **text, size_t *length, char reason[IMAGE_TWIN_REA
 		before = token;
 		token = next;
 		r = ptx_lexer_next(&lexer, &next, &error);
-		place = r ? NULL : find_constant(*text, &token);
+		place = r ? NULL : find_constant(text, &token);
 		if (!place)
 			continue;
-		refused = !can_be_global(*text, &token, &before, &next);
+		refused = !can_be_global(text, &token, &before, &next);
 		if (refused)
 			break;
-		fwrite(*text + from, 1, (size_t)(place - *text) - from, stream);
+		fwrite(text + from, 1, (size_t)(place - text) - from, stream);
 		fputs(global, stream);
-		from = (size_t)(place - *text) + sizeof(constant) - 1;
+		from = (size_t)(place - text) + sizeof(constant) - 1;
 	}
-	fwrite(*text + from, 1, *length - from, stream);
+	fwrite(text + from, 1, length - from, stream);
 	if (fclose(stream)) {
-		free(out);
+		free(*out);
+		*out = NULL;
 		return -ENOMEM;
 	}
 	if (r || refused) { /* of a syntax error the parser says where: the text stays */
-		free(out);
-		return refused ? refuse(reason, "the module has constant memory of an old kind")
-			       : 0;
+		free(*out);
+		*out = NULL;
 	}
-	free(*text);
-	*text = out;
-	*length = size;
-	return 0;
-}
-
-/* Functions of CUDA's own that code may call without being defined: they are the driver's. */
-static bool is_system_call(const char *text, struct ptx_range name) {
-	static const char *const known[] = { "vprintf", "malloc", "free", "__assertfail" };
-
-	for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++)
-		if (ptx_range_is(text, name, known[i]))
-			return true;
-	return false;
-}
-
-static bool is_defined(const struct ptx_module *module, const char *name, size_t length) {
-	for (uint32_t i = 0; i < module->function_count; i++) {
-		const struct ptx_function *function = &module->functions[i];
-
-		if (function->body.length && function->name.length == length &&
-		    !memcmp(module->text + function->name.offset, name, length))
-			return true;
-	}
-	return false;
-}
-
-static bool has(const struct ptx_module *module, struct ptx_range range, const char *word) {
-	return memmem(module->text + range.offset, range.length, word, strlen(word));
-}
-
-static bool check_variable(const struct ptx_module *module, const struct ptx_variable *variable,
-			   char *reason) {
-	const int length = variable->name.length < 120 ? (int)variable->name.length : 120;
-	const char *name = module->text + variable->name.offset;
-
-	if (variable->type == PTX_TYPE_TEXREF || variable->type == PTX_TYPE_SAMPLERREF ||
-	    variable->type == PTX_TYPE_SURFREF)
-		return !refuse(reason, "the module has a texture or surface reference, %.*s",
-			       length, name);
-	if (has(module, variable->text, ".managed"))
-		return !refuse(reason, "the module has a __managed__ variable, %.*s", length, name);
-	return true;
+	return refused ? refuse(reason, "the module has constant memory of an old kind") : 0;
 }
 
 bool image_twin_possible(const struct ptx_module *original, char reason[IMAGE_TWIN_REASON_MAX]) {
-	const struct ptx_range all = { .offset = 0, .length = original->length };
+	for (uint32_t i = 0; i < original->variable_count; i++) {
+		const struct ptx_variable *variable = &original->variables[i];
 
-	for (uint32_t i = 0; i < original->variable_count; i++)
-		if (!check_variable(original, &original->variables[i], reason))
-			return false;
-	for (uint32_t i = 0; i < original->function_count; i++) {
-		const struct ptx_function *function = &original->functions[i];
-		const char *name = original->text + function->name.offset;
-
-		if (!function->body.length && !is_system_call(original->text, function->name) &&
-		    !is_defined(original, name, function->name.length))
-			return !refuse(reason, "the module calls %.*s, which is outside of it",
-				       function->name.length < 120 ? (int)function->name.length
-								   : 120,
-				       name);
+		if (variable->type == PTX_TYPE_TEXREF || variable->type == PTX_TYPE_SAMPLERREF ||
+		    variable->type == PTX_TYPE_SURFREF)
+			return !refuse(
+				reason, "the module has a texture or surface reference, %.*s",
+				variable->name.length < 120 ? (int)variable->name.length : 120,
+				original->text + variable->name.offset);
 	}
-	/* an address of a function is a number that holds in one module alone */
-	if (has(original, all, ".callprototype") || has(original, all, ".calltargets"))
-		return !refuse(reason, "the module calls functions by pointers");
 	return true;
 }
 
-/* Does a target mean this kernel? */
-static bool is_meant(const struct image_targets *targets, const char *name, size_t length) {
-	for (size_t i = 0; i < targets->n; i++) {
-		const struct image_target *target = &targets->targets[i];
+/* Looks from the kernels that targets mean; where one is a device function, from all. */
+static int look(struct image_pointer *pointer, const struct ptx_module *module,
+		const struct image_targets *targets) {
+	bool *roots = calloc((size_t)module->function_count + 1, sizeof(*roots)), all = false;
+	int r;
 
-		if (target->device_function || (strlen(target->name.mangled) == length &&
-						!memcmp(target->name.mangled, name, length)))
-			return true;
+	*pointer = (struct image_pointer){};
+	if (!roots)
+		return -ENOMEM;
+	for (size_t i = 0; i < targets->n; i++) {
+		const char *name = targets->targets[i].name.mangled;
+		const struct ptx_function *function =
+			ptx_module_find_function(module, name, strlen(name));
+
+		all |= targets->targets[i].device_function;
+		if (function && function->entry && function->body.length)
+			roots[function - module->functions] = true;
 	}
-	return false;
+	for (uint32_t i = 0; all && i < module->function_count; i++)
+		roots[i] = module->functions[i].entry && module->functions[i].body.length;
+	r = image_pointer_init(pointer, module, roots);
+	free(roots);
+	return r;
 }
 
-int image_twin_cut(const struct ptx_module *edited, const struct image_targets *targets,
-		   char **text, size_t *length) {
-	char *to = malloc((size_t)edited->length + 1);
-	uint32_t from = 0;
+/* The target's function is in no twin: its index, else PTX_NONE. */
+static uint32_t find_left_out(const struct image_pointer *pointer,
+			      const struct image_target *target) {
+	const char *name = target->name.mangled;
+	const uint32_t function = image_pointer_definition(pointer, name, strlen(name));
 
-	if (!to)
-		return -ENOMEM;
-	*text = to;
-	for (uint32_t i = 0; i < edited->function_count; i++) {
-		const struct ptx_function *function = &edited->functions[i];
+	return function == PTX_NONE || pointer->functions[function].kept ? PTX_NONE : function;
+}
 
-		if (!function->entry ||
-		    is_meant(targets, edited->text + function->name.offset, function->name.length))
-			continue;
-		to = mempcpy(to, edited->text + from, function->text.offset - from);
-		from = function->text.offset + function->text.length;
+static int why_left_out(char **reason, const struct image_target *target, void *userdata) {
+	const struct image_pointer *pointer = userdata;
+	const uint32_t function = find_left_out(pointer, target);
+	char why[IMAGE_TWIN_REASON_MAX];
+
+	if (function == PTX_NONE)
+		return 0;
+	image_pointer_reason(pointer, function, why, sizeof(why));
+	return asprintf(reason, IMAGE_TWIN_NONE "%s", why) < 0 ? -ENOMEM : 0;
+}
+
+int image_twin_leave_out(struct image_targets *targets, const struct ptx_module *original) {
+	struct image_pointer pointer;
+	int r;
+
+	r = look(&pointer, original, targets);
+	if (!r)
+		r = image_targets_leave_out(targets, why_left_out, &pointer);
+	image_pointer_deinit(&pointer);
+	return r;
+}
+
+/* Removes functions that are not in the twin, with their prototypes and aliases. */
+static int cut_functions(struct ptx_edit *edit, const struct image_pointer *pointer) {
+	const struct ptx_module *module = pointer->module;
+	struct ptx_lexer lexer;
+	struct ptx_token token;
+	struct ptx_error error;
+	int r = 0;
+
+	for (uint32_t i = 0; !r && i < module->function_count; i++) {
+		const uint32_t function = pointer->definitions[i];
+
+		if (function != PTX_NONE && !pointer->functions[function].kept)
+			r = ptx_edit_replace(edit, module->functions[i].text, NULL, 0);
 	}
-	to = mempcpy(to, edited->text + from, edited->length - from);
-	*to = '\0';
-	*length = (size_t)(to - *text);
+	for (uint32_t i = 0; !r && i < module->item_count; i++) {
+		const struct ptx_range text = module->items[i].text;
+		uint32_t function = PTX_NONE;
+
+		if (module->items[i].kind != PTX_ITEM_ALIAS)
+			continue;
+		ptx_lexer_init(&lexer, module->text, text.offset, text.offset + text.length);
+		while (function == PTX_NONE && !ptx_lexer_next(&lexer, &token, &error) &&
+		       token.kind != PTX_TOKEN_END)
+			if (token.kind == PTX_TOKEN_WORD)
+				function = image_pointer_definition(
+					pointer, module->text + token.offset, token.length);
+		if (function != PTX_NONE && !pointer->functions[function].kept)
+			r = ptx_edit_replace(edit, text, NULL, 0);
+	}
+	return r;
+}
+
+/* The twin's own copy of a variable is not used, so functions in it may be any number. */
+static int cut_initializer(struct ptx_edit *edit, const struct ptx_module *module,
+			   struct ptx_range text) {
+	struct ptx_lexer lexer;
+	struct ptx_token token;
+	struct ptx_error error;
+	int r = 0;
+
+	ptx_lexer_init(&lexer, module->text, text.offset, text.offset + text.length);
+	while (!r && !ptx_lexer_next(&lexer, &token, &error) && token.kind != PTX_TOKEN_END)
+		if (image_pointer_is_function(module, &token))
+			r = ptx_edit_replace(edit, (struct ptx_range){ token.offset, token.length },
+					     "0", 1);
+	return r;
+}
+
+/* `.attribute(.managed)`: the twin's copy need not be where the host can read it. */
+static int cut_attribute(struct ptx_edit *edit, const struct ptx_module *module,
+			 struct ptx_range text) {
+	uint32_t from = PTX_NONE, depth = 0;
+	struct ptx_lexer lexer;
+	struct ptx_token token;
+	struct ptx_error error;
+
+	ptx_lexer_init(&lexer, module->text, text.offset, text.offset + text.length);
+	while (!ptx_lexer_next(&lexer, &token, &error) && token.kind != PTX_TOKEN_END) {
+		if (ptx_token_is(module->text, &token, ".attribute"))
+			from = token.offset;
+		else if (from != PTX_NONE && ptx_token_is_char(module->text, &token, '('))
+			depth++;
+		else if (from != PTX_NONE && ptx_token_is_char(module->text, &token, ')') &&
+			 !--depth)
+			return ptx_edit_replace(
+				edit, (struct ptx_range){ from, token.offset + 1 - from }, NULL, 0);
+	}
 	return 0;
+}
+
+/* Of the original's variables alone: those of programs are the twin's own. */
+static int cut_variables(struct ptx_edit *edit, const struct ptx_module *edited,
+			 const struct ptx_module *original) {
+	uint32_t statement = PTX_NONE; /* which several variables may share */
+	int r = 0;
+
+	for (uint32_t i = 0; !r && i < edited->variable_count; i++) {
+		const struct ptx_variable *variable = &edited->variables[i];
+
+		if (!ptx_module_find_variable(original, edited->text + variable->name.offset,
+					      variable->name.length))
+			continue;
+		r = cut_initializer(edit, edited, variable->initializer);
+		if (!r && variable->text.offset != statement)
+			r = cut_attribute(edit, edited, variable->text);
+		statement = variable->text.offset;
+	}
+	return r;
+}
+
+/* Does a program, or a pass of the user, put something into a kernel that a twin cannot have? */
+static int check_kept(const struct image_pointer *pointer, const struct image_targets *targets,
+		      char *reason) {
+	char why[IMAGE_TWIN_REASON_MAX];
+
+	for (size_t i = 0; i < targets->n; i++) {
+		const uint32_t function = find_left_out(pointer, &targets->targets[i]);
+
+		if (function == PTX_NONE)
+			continue;
+		image_pointer_reason(pointer, function, why, sizeof(why));
+		return refuse(reason, "with what is put into %.120s, %.200s",
+			      targets->targets[i].name.mangled, why);
+	}
+	return 0;
+}
+
+int image_twin_cut(const struct ptx_module *edited, const struct ptx_module *original,
+		   const struct image_targets *targets, char **text, size_t *length,
+		   char reason[IMAGE_TWIN_REASON_MAX]) {
+	struct image_pointer pointer;
+	struct ptx_edit *edit = NULL;
+	int r, refused = 0;
+
+	r = look(&pointer, edited, targets);
+	if (!r)
+		r = refused = check_kept(&pointer, targets, reason);
+	if (!r)
+		r = ptx_edit_new(&edit, edited->text, edited->length);
+	if (!r)
+		r = cut_functions(edit, &pointer);
+	if (!r)
+		r = cut_variables(edit, edited, original);
+	if (!r)
+		r = ptx_edit_apply(edit, text, length);
+	ptx_edit_free(edit);
+	image_pointer_deinit(&pointer);
+	return r > 0 && !refused ? -EINVAL : r;
 }
 
 static int add_name(struct table *table, const char *name, size_t length, uint32_t *offset) {

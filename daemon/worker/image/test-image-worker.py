@@ -8,6 +8,7 @@ SAMPLE_FATBIN has va.cu's code for sm_90 and compute_90; it stands in where ther
 worker makes PTX, and what is checked about cubins is left out.
 """
 
+import itertools
 import json
 import os
 import re
@@ -106,6 +107,11 @@ def entry(kind, payload, sm=90, flags=0x11, uncompressed=0):
     return struct.pack("<IHHQ", 0xBA55ED50, 1, 16, 64 + len(padded)) + header + padded
 
 
+def image_of(out):
+    """The image of a twin, without the table behind it."""
+    return out[: struct.unpack_from("<Q", out, 8)[0] + 16]
+
+
 def registers(cubin):
     """{function: registers} of a cubin, from its .nv.info."""
 
@@ -151,6 +157,131 @@ ld.global.u64 %rd1, [__gpuprobe_o1_m0];
     + "".join(f"st.volatile.global.f32 [%rd1+{4 * i}], %f{i * 7 % 90};\n" for i in range(90))
     + """mov.u64 %rd2, 0;
 st.param.b64 [r], %rd2;
+ret;
+}
+"""
+)
+
+# Kernels of which some cannot be in a twin, in all ways that there are.
+POINTERS = (
+    PTX.split(".visible")[0]
+    + """
+.extern .func cudaGraphSetConditional(.param .b64 h, .param .b32 v);
+.extern .func (.param .b32 r) vprintf(.param .b64 f, .param .b64 a);
+.extern .func (.param .b32 r) cudaLaunchDevice(.param .b64 p);
+.func helper();
+.func other_name();
+.func alias_of_calls();
+.func ring();
+.visible .global .align 8 .u64 functions[] = {helper, k_call, 5};
+.func helper() {ret;}
+.alias other_name, helper;
+.func calls()
+{
+.reg .b64 %f;
+ld.global.u64 %f, [functions];
+P: .callprototype _ ();
+call %f, P;
+call ring;
+ret;
+}
+.alias alias_of_calls, calls;
+.func ring()
+{
+.reg .pred %p;
+setp.ne.u32 %p, 1, 2;
+@%p call calls;
+ret;
+}
+.func stores()
+{
+.reg .b64 %f;
+mov.u64 %f, other_name;
+st.global.u64 [functions], %f;
+ret;
+}
+.func never()
+{
+.param .b64 a;
+call (a), cudaLaunchDevice, (a);
+call stores;
+ret;
+}
+.visible .entry k_plain() {ret; /* plain */}
+.visible .entry k_helper() {call helper; call other_name; ret;}
+.visible .entry k_print()
+{
+.param .b32 r;
+.param .b64 a, b;
+call (r), vprintf, (a, b);
+ret;
+}
+.visible .entry k_reads()
+{
+.reg .b64 %f;
+ld.global.u64 %f, [functions];
+st.global.u64 [functions+8], %f;
+ret;
+}
+.visible .entry k_other()
+{
+T: .calltargets helper;
+helper_1: bra helper_1;
+}
+.visible .entry k_call()
+{
+.reg .b64 %f;
+ld.global.u64 %f, [functions];
+P: .callprototype _ ();
+call %f, P;
+ret;
+}
+.visible .entry k_table()
+{
+.reg .b64 %f;
+ld.global.u64 %f, [functions];
+T: .calltargets helper;
+call %f, T;
+ret;
+}
+.visible .entry k_deep() {call calls; ret;}
+.visible .entry k_ring() {call ring; ret;}
+.visible .entry k_alias() {call alias_of_calls; ret;}
+.visible .entry k_move()
+{
+.reg .b64 %f;
+mov.u64 %f, helper;
+st.global.u64 [functions], %f;
+ret;
+}
+.visible .entry k_launch()
+{
+.reg .b64 %f;
+mov.u64 %f, k_plain;
+st.global.u64 [functions], %f;
+ret;
+}
+.visible .entry k_inner()
+{
+.global .align 8 .u64 inner = helper;
+.reg .b64 %f;
+ld.global.u64 %f, [inner];
+ret;
+}
+.visible .entry k_stored() {call stores; ret;}
+.visible .entry k_outside()
+{
+.param .b64 h;
+.param .b32 v;
+call cudaGraphSetConditional, (h, v);
+ret;
+}
+.visible .entry k_both()
+{
+.param .b64 h;
+.param .b32 v;
+call cudaGraphSetConditional, (h, v);
+call calls;
 ret;
 }
 """
@@ -531,21 +662,172 @@ class Images(Base):
         self.assertEqual(kernels, [])
         self.assertNotIn(32, [size for _, size in parameters(out)])
 
+    def test_twin_registers(self):
+        """A twin can be launched with blocks of 1024 threads if its original can, also where no machine code says whether that can."""
+        if not self.has_compiler:
+            return
+        # A twin's constants are loads of global memory, which take registers from before the stores to behind them.
+        constants = "".join(f"ld.const.f32 %c{i}, [table+{4 * i}];\n" for i in range(50))
+        sums = "".join(f"add.f32 %c{i}, %c{i}, %c{i + 1};\nst.volatile.global.f32 [%a+{4 * i}], %c{i};\n" for i in range(49))
+        table = wide("k_table", 30).replace("ld.param", f".reg .f32 %c<50>;\n{constants}ld.param").replace("ret;", sums + "ret;")
+        kernels = wide("k_few", 30) + wide("k_many", 100) + wide("k_bound", 30, ".maxntid 128, 1, 1") + wide("k_apart", 30, ".minnctapersm 1")
+        # no compiler takes this one, and it is not in the twin
+        left = ".extern .func cudaLaunchDevice();\n.func calls() {call cudaLaunchDevice; ret;}\n.visible .entry k_left() {call calls; ret;}\n"
+        text = PTX.split(".visible")[0] + ".const .align 4 .f32 table[50];\n" + left + kernels + table + wide("other", 100)
+        ptx = entry(1, text.encode(), sm=80)
+        images = [("ptx", text.encode()), ("fatbin", ptx)]
+        if HAVE_NVCC:  # with code for another architecture
+            code = next(data for name, data in extract(nvcc(*gencode("75", "sm_75"))).items() if name.endswith(".cubin"))
+            code = entry(2, code, sm=75)
+            images.append(("fatbin", struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(code) + len(ptx) - 32) + code[16:] + ptx[16:]))
+        for (kind, image), point in itertools.product(images, ("entry", "memory")):
+            with self.subTest(kind, point=point):
+                out = self.twin(image, kind=kind, program=WIDE_PROBE, attachments=[("k*", point)])[0]
+                found = registers(next(data for name, data in extract(out).items() if name.endswith("sm_90.cubin")))
+                self.assertEqual([name for name in sorted(found) if found[name] <= 64], ["k_apart", "k_few", "k_table"], found)
+                self.assertIn("k_many", found)  # it has more itself
+                self.assertIn("k_bound", found)  # it says how large its blocks are
+
     def test_twin_refused(self):
+        """What no kernel of the module can have in a twin."""
         for text, reason in [
             (".const[2] .align 4 .u32 scale;", "the module has constant memory of an old kind"),
             (".global .texref image;", "the module has a texture or surface reference, image"),
-            (".visible .global .attribute(.managed) .align 4 .u32 shared_one;", "the module has a __managed__ variable, shared_one"),
-            (".extern .func (.param .b32 r) cudaLaunchDevice(.param .b64 p);", "the module calls cudaLaunchDevice, which is outside of it"),
         ]:
             with self.subTest(text):
                 image = PTX.replace(".visible .entry", text + "\n.visible .entry").encode()
                 self.own(image, f"^no twin can be made: {re.escape(reason)}$", kind="ptx", flags=4)
         inside = PTX.replace("st.global", ".global .u32 inner;\n\tst.global.u32 [inner], 5;\n\tst.global").encode()
-        calls = PTX.replace("st.global", "P: .callprototype (.param .b32 _) _ (.param .b32 _);\n\tst.global").encode()
         if self.has_compiler:
             self.own(inside, "^no twin can be made: the module has a variable inside of a function, .*inner", kind="ptx", flags=4)
-        self.own(calls, "^no twin can be made: the module calls functions by pointers$", kind="ptx", flags=4)
+
+    def left_out(self, reply):
+        """{kernel or function: why it is not in the twin}"""
+        for kernel in reply["kernels"]:
+            self.assertEqual("reason" in kernel, not kernel["attachments"])
+            self.assertEqual([one["id"] for one in kernel.get("missing", [])], [3] if "reason" in kernel else [])
+        return {kernel["name"]: kernel["reason"].removeprefix("no twin can be made: ") for kernel in reply["kernels"] if "reason" in kernel}
+
+    def test_twin_pointers(self):
+        """Kernels that call by pointers or out of the module, or that take addresses of functions, are not in the twin; the others are."""
+        reasons = {
+            "k_call": "it calls functions by pointers",
+            "k_table": "it calls functions by pointers",
+            "k_deep": "it calls functions by pointers (in calls)",
+            "k_ring": "it calls functions by pointers (in calls)",
+            "k_alias": "it calls functions by pointers (in calls)",
+            "k_move": "it takes the address of helper",
+            "k_launch": "it takes the address of k_plain",
+            "k_inner": "it takes the address of helper",
+            "k_stored": "it takes the address of other_name (in stores)",
+            "k_outside": "it calls cudaGraphSetConditional, which is outside of the module",
+            "k_both": "it calls cudaGraphSetConditional, which is outside of the module",
+        }
+        kernels = dict.fromkeys(["k_plain", "k_helper", "k_print", "k_reads", "k_other"], None) | reasons
+        text = POINTERS
+        reply, out = self.worker.image(text.encode(), kind="ptx", flags=4, attachments=[("k_*",)])
+        if not self.has_compiler:
+            self.assertEqual(reply["reason"], "no twin can be made: there is no compiler for this device")
+            return
+        self.assertEqual(reply["status"], "replaced", reply)
+        self.assertEqual(self.left_out(reply), reasons)
+        self.assertEqual(sorted(kernel["name"] for kernel in reply["kernels"]), sorted(kernels))
+        found = extract(image_of(out))
+        cubin = next(data for name, data in found.items() if name.endswith(".cubin"))
+        for name in kernels:
+            self.assertEqual(f".text.{name}\0".encode() in cubin, name not in reasons, name)
+        new = next(data for name, data in found.items() if name.endswith(".ptx")).decode()
+        for name in "calls", "ring", "stores", "never", "alias_of_calls":
+            self.assertNotRegex(new, rf"\b{name}\b")
+        self.assertRegex(new, r"\.alias other_name, *helper;")
+        self.assertIn("functions[] = {0, 0, 5}", new)
+        # what a twin does not have may be all that is meant
+        self.assertEqual(self.twin(text.encode(), kind="ptx", attachments=[("k_reads",)])[1], [("functions", 0, 0)])
+        reply = self.own(text.encode(), "^no twin can be made: it calls functions by pointers$", kind="ptx", flags=4, attachments=[("k_call",)])
+        self.assertEqual(self.left_out(reply), {"k_call": reasons["k_call"]})
+
+    @needs_nvcc
+    def test_twin_virtual(self):
+        """What nvcc makes of virtual functions: who makes an object stores the address of the original's table, and who calls has no twin."""
+        source = """
+        struct base { __device__ virtual int f(int x) { return x; } int n; };
+        struct more : base { __device__ int f(int x) override { return x + n; } };
+        __device__ int helper(int x) { return x + 1; }
+        __device__ int (*function)(int) = helper;
+        extern "C" __global__ void k_make(more *p) { new (p) more(); }
+        extern "C" __global__ void k_use(base *p, int *x) { *x = p->f(*x); }
+        extern "C" __global__ void k_pointer(int *x) { *x = function(*x); }
+        extern "C" __global__ void k_set() { function = helper; }
+        extern "C" __global__ void k_plain(int *x) { *x = helper(*x); }
+        extern "C" __global__ void k_print(int *x) { printf("%d", *x); assert(*x); x = (int *)malloc(*x); free(x); }
+        """
+        if not self.has_compiler:
+            return
+        image = nvcc(*gencode("90", "sm_90", "compute_90"), source="#include <cstdio>\n#include <cassert>\n#include <new>\n" + source)
+        reply, out = self.worker.image(image, flags=4, attachments=[("k_*",)])
+        self.assertEqual(reply["status"], "replaced", reply)
+        left = {"k_use": "it calls functions by pointers", "k_pointer": "it calls functions by pointers", "k_set": "it takes the address of _Z6helperi"}
+        self.assertEqual(self.left_out(reply), left)
+        slots = self.twin(image, attachments=[("k_make",)])[1]
+        self.assertIn("_ZTV4more", [name for name, _, _ in slots])
+
+    def test_twin_pointers_of_functions(self):
+        """The same of device functions that are meant."""
+        how = {"kind": "ptx", "flags": 4}
+        if not self.has_compiler:
+            return
+        named = [(name, "entry", {"device_function": True}) for name in ("helper", "calls", "never")]
+        reply, out = self.worker.image(POINTERS.encode(), attachments=named[:1], **how)
+        self.assertEqual((reply["status"], self.left_out(reply)), ("replaced", {}), reply)
+        cubin = next(data for name, data in extract(image_of(out)).items() if name.endswith(".cubin"))
+        self.assertIn(b".text.k_helper\0", cubin)
+        self.assertNotIn(b".text.k_call\0", cubin)
+        self.own(POINTERS.encode(), r"^no twin can be made: it calls functions by pointers$", attachments=named[1:2], **how)
+        self.own(POINTERS.encode(), r"^no twin can be made: no kernel that can have one calls it$", attachments=named[2:], **how)
+
+    def test_twin_of_passes(self):
+        """A pass of the user that puts a call by a pointer into a kernel: no twin."""
+        if not self.has_compiler:
+            return
+        how = {"kind": "ptx", "flags": 4, "attachments": [("k_plain",)]}
+        good = POINTERS.replace("{ret; /* plain */}", "{\n.reg .b64 %f;\nmov.u64 %f, 0;\nP: .callprototype _ ();\ncall %f, P;\nret;\n}")
+        self.assertNotEqual(good, POINTERS)
+        reply, edited = self.worker.image(POINTERS.encode(), stage="edit", text=good.encode(), **how)
+        self.assertEqual(reply["status"], "text", reply)
+        reply = self.own(
+            POINTERS.encode(), "^no twin can be made: with what is put into k_plain, it calls functions by pointers$", stage="build", text=edited, **how
+        )
+
+    def test_twin_managed(self):
+        """A __managed__ variable is used where the original has it; the twin has none of its own."""
+        if not self.has_compiler:
+            return
+        text = PTX.replace(
+            ".visible .entry",
+            ".visible .global .attribute(.managed) .align 4 .u32 shared_one, shared_two[2] = {1, 2};\n"
+            ".global .attribute(.managed, .unified(1, 2)) .align 4 .u32 third;\n.visible .entry",
+        ).replace("st.global.u64", "st.global.u32 [shared_one], 5;\n\tst.global.u32 [shared_two+4], 5;\n\tst.global.u64")
+        out, slots, _ = self.twin(text.encode(), kind="ptx")
+        self.assertEqual(sorted(slots), [("shared_one", 0, 0), ("shared_two", 0, 0), ("third", 0, 0)])
+        new = next(data for name, data in extract(out).items() if name.endswith(".ptx")).decode()
+        self.assertNotIn("attribute", new)
+
+    def test_twin_large(self):
+        """The time that it takes to find what cannot be in a twin grows as the module."""
+        if not self.has_compiler:
+            return
+        times = []
+        for count in 4000, 64000:
+            chain = "".join(f".func f{i}()\n{{\ncall f{i + 1};\ncall f0;\nret;\n}}\n" for i in range(count))
+            head = PTX.split(".visible")[0] + "".join(f".func f{i}();\n" for i in range(count + 1))
+            last = f".func f{count}()\n{{\n.reg .b64 %f;\nmov.u64 %f, 0;\nP: .callprototype _ ();\ncall %f, P;\nret;\n}}\n"
+            many = "".join(f".visible .entry k{i}()\n{{\ncall f{i};\nret;\n}}\n" for i in range(count))
+            text = (head + chain + last + many + ".visible .entry good() { ret; }\n").encode()
+            start = time.perf_counter()
+            reply, _ = self.worker.image(text, kind="ptx", flags=4, attachments=[("k*",)])
+            times.append(time.perf_counter() - start)
+            self.assertEqual((reply["reason"], reply["kernel_count"]), (f"no twin can be made: it calls functions by pointers (in f{count})", count + 1))
+        self.assertLess(times[1], 64 * times[0] + 0.5, times)
 
     def test_ptx_text(self):
         for text in PTX, PTX + "\0", PTX + "\0\0\0":
