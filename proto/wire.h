@@ -140,8 +140,8 @@ enum wire_image_flags {
 		1 << 2, /* the module is loaded already: the answer is a twin's image (twin.h); it
 			   comes at once, and is WIRE_LATER_KEEP while there is none yet */
 	WIRE_IMAGE_FLAG_AWAITED =
-		1 << 3, /* with TWIN: the module was loaded under an attachment, and its first launch
-			   waits: the answer may take as long as the process's budget */
+		1 << 3, /* with TWIN: the module was loaded under an attachment, and its first
+			   launch waits: the answer may take as long as the process's budget */
 };
 
 /*

@@ -172,16 +172,17 @@ static void image_record(struct image_context *context, const struct process *pr
 			image_record_missing(context, facts, kernel);
 		if (kernel->n_missing && !kernel->n_attachments)
 			continue;
-		outcome_tell_once(context->outcomes, facts, result->replaced ? OUTCOME_PROBED : kind,
-			     &(struct outcome_subject){ kernel->name, kernel->demangled,
-							kernel->device_function,
-							kernel->attachments, kernel->n_attachments,
-							OUTCOME_ENGINE_PTX },
-			     image_prefix_reason(context, kernel, reason, text));
+		outcome_tell_once(
+			context->outcomes, facts, result->replaced ? OUTCOME_PROBED : kind,
+			&(struct outcome_subject){ kernel->name, kernel->demangled,
+						   kernel->device_function, kernel->attachments,
+						   kernel->n_attachments, OUTCOME_ENGINE_PTX },
+			image_prefix_reason(context, kernel, reason, text));
 	}
 	if (!result->n_kernels)
 		outcome_tell_once(context->outcomes, facts, kind,
-			     &(struct outcome_subject){ .engine = OUTCOME_ENGINE_PTX }, reason);
+				  &(struct outcome_subject){ .engine = OUTCOME_ENGINE_PTX },
+				  reason);
 }
 
 /* Sends the ids of the attachments. 0 or negative. */
