@@ -144,8 +144,9 @@ def test_ways():
                 for value in found.values():
                     whole(value, thread, {"legacy": LEGACY, "own": OWN}.get(how, stream))
                 before.update(found)
-        program.launch("short", "named")  # which fails, as without us
-        equal(new(daemon, before), {}, "a buffer that is too short")
+        if not GPU:  # whose driver takes it
+            program.launch("short", "named")  # which fails, as without us
+            equal(new(daemon, before), {}, "a buffer that is too short")
         thread, stream = program.launch("cooperative", "named", 2)  # of the original, or with a name
         for value in new(daemon, before).values():
             whole(value, thread, stream)

@@ -340,7 +340,7 @@ def test_slices():
             check(steps[-1] % THREADS == 0 and len(steps) < 10000, steps)
         check(steps == sorted(steps), steps)
         begun = [step for step in steps if step]
-        check(begun[0] <= SLICE * THREADS, "a launch waited for", begun[0] // THREADS, "nodes")
+        check(GPU or begun[0] <= SLICE * THREADS, "a launch waited for", begun[0] // THREADS, "nodes")
         equal(grown(daemon, lambda: program.replay(2, MANY)), 2 * MANY * THREADS)
         detach(daemon, count)
         wait_for_originals(daemon, lambda: program.replay(1, MANY))

@@ -244,7 +244,7 @@ class Suite(Benchmarks, ContextSwitches, HarmlessCode, RealCode, SassCode, Times
             with Session(self) as session:
                 session.attach("counter", "*")
                 session.run(*command, "--dump", ours)
-                if session.read() == 0:
+                if (session.read() == 0) != (command[-1] == "functions"):  # calls by pointers: no twin
                     raise AssertionError(f"{command}: the probe did not fire")
             if bare.read_bytes() != ours.read_bytes():
                 raise AssertionError(f"{command}: another result when probed")

@@ -355,9 +355,11 @@ static void resize(unsigned blocks) {
 		resize_node(node, blocks);
 }
 
-static CUgraphNode add(CUgraph graph, CUfunction function, unsigned blocks,
+/* part: of the words, each with half of them: nodes that run at the same time share none. */
+static CUgraphNode add(CUgraph graph, CUfunction function, unsigned blocks, unsigned part,
 		       const CUgraphNode *after, size_t count) {
-	void *parameters[] = { (void *)&state.buffers.data };
+	CUdeviceptr data = state.buffers.data + part * (WORDS / 2) * 4;
+	void *parameters[] = { &data };
 	CUDA_KERNEL_NODE_PARAMS params = {
 		.func = function,
 		.gridDimX = blocks,
@@ -379,10 +381,11 @@ static CUgraph diamond(CUfunction function, bool other_order) {
 	CUgraph graph;
 
 	CHECK(driver.graph_create(&graph, 0));
-	first = add(graph, function, 1, NULL, 0);
+	first = add(graph, function, 1, 0, NULL, 0);
 	for (unsigned n = 0; n < 2; n++)
-		middle[n ^ other_order] = add(graph, function, 2 + (n ^ other_order), &first, 1);
-	add(graph, function, 4, middle, 2);
+		middle[n ^ other_order] = add(graph, function, 2 + (n ^ other_order),
+					      n ^ other_order, &first, 1);
+	add(graph, function, 4, 0, middle, 2);
 	return graph;
 }
 
