@@ -33,6 +33,10 @@
 #define EXIT SASS_EXIT
 #define NOP SASS_NOP
 #define SETMAXREG SASS_SETMAXREG
+#define LANES SASS_LANES
+#define SWITCH SASS_SWITCH
+#define LATE SASS_LATE
+#define SIZED SASS_SIZED
 #define ROW(opcode, name, registers, uniform, barriers, predicates, flags) \
 	{ opcode, registers, uniform, barriers, predicates, flags, name },
 

@@ -54,6 +54,11 @@ enum sass_flag {
 	SASS_EXIT = 1 << 13,
 	SASS_NOP = 1 << 14,
 	SASS_SETMAXREG = 1 << 15, /* changes how many registers the warp has */
+	SASS_LANES = 1 << 16, /* its uniform result depends on which threads are active */
+	SASS_SIZED =
+		1 << 18, /* an access: address in F24, and a value whose size is in bits 73-75 */
+	SASS_LATE = 1 << 19, /* its result may come after a branch was taken */
+	SASS_SWITCH = 1 << 17, /* other threads of the warp may run before those behind it */
 };
 
 struct sass_opcode {
@@ -62,7 +67,7 @@ struct sass_opcode {
 	uint8_t uniform; /* uniform registers, */
 	uint8_t barriers; /* convergence barriers (4 bits) */
 	uint8_t uniform_predicates; /* SASS_P68 and its like */
-	uint16_t flags; /* enum sass_flag */
+	uint32_t flags; /* enum sass_flag */
 	char name[14];
 };
 

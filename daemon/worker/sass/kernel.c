@@ -10,13 +10,31 @@
 
 #include "attribute.h"
 
+#define SIZE_128 6 /* in bits 73-75 of an access; one less is 64 bits */
+#define STACK_POINTER 1 /* R1, which the first instruction sets */
 #define ASYNC_REGISTERS 128 /* the largest accumulator of a warpgroup's multiplication */
 
 static void mark_busy(struct sass_usage *usage, unsigned reg, unsigned n) {
 	if (reg == SASS_ZERO_REGISTER)
 		return;
-	for (unsigned i = reg & ~3U; i < reg + n && i < SASS_ZERO_REGISTER; i++)
+	for (unsigned i = reg; i < reg + n && i < SASS_ZERO_REGISTER; i++)
 		usage->busy[i / 8] |= 1U << i % 8;
+}
+
+/* How many registers a field may mean: what is not known to be less is four, from a multiple of it.
+ */
+static void mark_field(struct sass_usage *usage, const struct sass_opcode *opcode,
+		       struct sass_word word, unsigned field) {
+	const unsigned reg = sass_field(word, field), size = (unsigned)sass_bits(word, 73, 3);
+
+	if (opcode->flags & SASS_ASYNC)
+		mark_busy(usage, reg, ASYNC_REGISTERS);
+	else if (!(opcode->flags & SASS_SIZED) || size > SIZE_128)
+		mark_busy(usage, reg == SASS_ZERO_REGISTER ? reg : reg & ~3U, 4);
+	else if (field == SASS_F24)
+		mark_busy(usage, reg, 2);
+	else
+		mark_busy(usage, reg, size == SIZE_128 ? 4 : size == SIZE_128 - 1 ? 2 : 1);
 }
 
 /*
@@ -36,10 +54,10 @@ static void find_busy(struct sass_usage *usage, const struct sass_opcode *opcode
 
 		if (!(opcode->registers & 1U << field))
 			continue;
-		if (opcode->flags & SASS_ASYNC)
-			mark_busy(usage, sass_field(word, field), ASYNC_REGISTERS);
-		else if ((opcode->flags & SASS_VARIABLE) && !safe)
-			mark_busy(usage, sass_field(word, field), 4);
+		if ((opcode->flags & SASS_ASYNC) ||
+		    ((opcode->flags & SASS_LATE) && field == SASS_F16) ||
+		    ((opcode->flags & SASS_VARIABLE) && !safe))
+			mark_field(usage, opcode, word, field);
 	}
 }
 
@@ -126,7 +144,11 @@ static int read_word(struct sass_kernel *kernel, const struct sass_cubin *cubin,
 
 	if (!opcode)
 		return sass_refuse_word(refusal, "an unknown instruction", at, word);
-	find_busy(usage, opcode, word);
+	/* The stack pointer has no scoreboard: all code relies on it. Nobody else writes it. */
+	if (section == kernel->text && !at)
+		usage->busy[STACK_POINTER / 8] |= 1U << STACK_POINTER % 8;
+	else
+		find_busy(usage, opcode, word);
 	find_uniform(usage, opcode, word);
 	find_barriers(usage, opcode, word);
 	if (opcode->flags & SASS_SETMAXREG) {

@@ -13,9 +13,7 @@
 
 #define SIZE_128 6 /* in bits 73-75 of an access */
 
-static int check_constant(struct sass_word word, uint64_t at, const struct sass_arch *arch,
-			  struct sass_refusal *refusal) {
-	(void)arch;
+static int check_constant(struct sass_word word, uint64_t at, struct sass_refusal *refusal) {
 	if (sass_constant_bank(word))
 		return sass_refuse_word(refusal, "the probe reads a constant bank of its own", at,
 					word);
@@ -45,6 +43,8 @@ static void note_registers(struct sass_probe *probe, const struct sass_opcode *o
 }
 
 static int read_code(struct sass_probe *probe, struct sass_refusal *refusal) {
+	uint32_t flags = 0;
+
 	for (uint64_t at = 0; at < probe->size; at += SASS_WORD_SIZE) {
 		const struct sass_word word = sass_read(probe->code, at);
 		const struct sass_opcode *opcode = sass_opcode_find(probe->arch, word);
@@ -60,13 +60,15 @@ static int read_code(struct sass_probe *probe, struct sass_refusal *refusal) {
 			return sass_refuse_word(refusal, "the probe branches out of itself",
 						at + SASS_WORD_SIZE, word);
 		r = opcode->flags & SASS_CONSTANT
-			    ? check_constant(word, at + SASS_WORD_SIZE, probe->arch, refusal)
+			    ? check_constant(word, at + SASS_WORD_SIZE, refusal)
 			    : 0;
 		if (r)
 			return r;
 		probe->n_exits += !!(opcode->flags & SASS_EXIT);
 		note_registers(probe, opcode, word);
+		flags |= opcode->flags;
 	}
+	probe->mixes = (flags & SASS_LANES) && ((flags & SASS_SWITCH) || probe->n_exits > 1);
 	return 0;
 }
 

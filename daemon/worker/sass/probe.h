@@ -22,6 +22,7 @@ struct sass_probe {
 	uint32_t registers; /* its count: two more than it may name */
 	uint32_t block; /* bytes of its parameter */
 	uint64_t pairs[2]; /* a bit for each pair of registers that it names */
+	bool mixes; /* its uniform values depend on active threads, and others may run meanwhile */
 	bool wide; /* it needs registers in fours: 128 bits are loaded or stored */
 	uint16_t uniform_quads, barriers; /* as in struct sass_usage */
 	uint8_t uniform_predicates, scoreboards;

@@ -110,6 +110,10 @@ int sass_map_exit(struct sass_map *map, const struct sass_kernel *kernel,
 		return sass_refuse(refusal, "a count of %u registers", kernel->registers);
 	if (probe->uniform_predicates)
 		return sass_refuse(refusal, "the probe uses uniform predicates");
+	if (probe->mixes)
+		return sass_refuse(refusal,
+				   "the probe branches, and has uniform values that differ "
+				   "between threads which are not together");
 	if (!map_numbers(map->uniform_quad, probe->uniform_quads,
 			 kernel->usage.uniform_quads | 1U << LAST_UNIFORM_QUAD))
 		return sass_refuse(refusal, "the kernel leaves too few uniform registers");

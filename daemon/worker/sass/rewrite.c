@@ -17,6 +17,7 @@
 #define PARAMETERS_MAX_V2 32764 /* and KPARAM_INFO_V2 */
 #define GUARD_SCOREBOARD 5
 #define SEEN_STALL 2 /* the very next instruction does not see a scoreboard that is set */
+#define LONGEST_STALL 15 /* results of the kernel's last calculations are there */
 #define TEXT_ALIGNMENT 128
 
 struct rewriter {
@@ -113,7 +114,8 @@ static void append_exit(struct rewriter *rewriter, const struct sass_map *map) {
 	const struct sass_arch *arch = rewriter->kernel.arch;
 	const uint64_t begin = rewriter->text.size + SASS_WORD_SIZE;
 
-	append_word(rewriter, sass_with_wait(arch->nop, SASS_ALL_SCOREBOARDS));
+	append_word(rewriter, sass_set_bits(sass_with_wait(arch->nop, SASS_ALL_SCOREBOARDS), 105, 4,
+					    LONGEST_STALL));
 	for (uint64_t at = 0; at < probe->size; at += SASS_WORD_SIZE) {
 		struct sass_word word = sass_read(probe->code, at);
 		const struct sass_opcode *opcode = sass_opcode_find(arch, word);
@@ -312,7 +314,7 @@ static int place_block(struct rewriter *rewriter, struct sass_refusal *refusal) 
 		twin->block = entry->block;
 	if (exit && exit->block > twin->block)
 		twin->block = exit->block;
-	if (!kernel->constants)
+	if (!kernel->constants || !rewriter->cubin.sections[kernel->constants].content)
 		return sass_refuse(refusal, "the kernel has no constant bank");
 	if (twin->block_at + twin->block > most)
 		return sass_refuse(refusal,
