@@ -161,33 +161,32 @@ int sass_cubin_resize_symbol(struct sass_cubin *cubin, uint64_t index, uint64_t 
 	return 0;
 }
 
-static bool changes_range(const struct sass_section *table, size_t entry_size, uint64_t at,
-			  uint64_t size) {
+static void mark_relocated(const struct sass_section *table, size_t entry_size, size_t unit,
+			   uint64_t n_units, uint8_t *marks) {
 	for (uint64_t i = 0; table->content && i < table->header.sh_size / entry_size; i++) {
 		Elf64_Rel entry;
+		uint64_t at;
 
 		memcpy(&entry, table->content + i * entry_size, sizeof(entry));
-		if (entry.r_offset < at + size && entry.r_offset + sizeof(uint64_t) > at)
-			return true;
+		at = entry.r_offset / unit;
+		if (at < n_units)
+			marks[at / 8] |= 1U << at % 8;
 	}
-	return false;
 }
 
-bool sass_cubin_is_relocated(const struct sass_cubin *cubin, size_t section, uint64_t at,
-			     uint64_t size) {
-	for (size_t i = 1; i < cubin->n_sections; i++) {
+uint8_t *sass_cubin_relocated(const struct sass_cubin *cubin, size_t section, size_t unit) {
+	const uint64_t n_units = cubin->sections[section].header.sh_size / unit;
+	uint8_t *marks = calloc(1, n_units / 8 + 1);
+
+	for (size_t i = 1; marks && i < cubin->n_sections; i++) {
 		const struct sass_section *table = &cubin->sections[i];
 
-		if (table->header.sh_info != section ||
-		    (table->header.sh_type != SHT_REL && table->header.sh_type != SHT_RELA))
-			continue;
-		if (changes_range(table,
-				  table->header.sh_type == SHT_RELA ? sizeof(Elf64_Rela)
-								    : sizeof(Elf64_Rel),
-				  at, size))
-			return true;
+		if (table->header.sh_info == section && table->header.sh_type == SHT_RELA)
+			mark_relocated(table, sizeof(Elf64_Rela), unit, n_units, marks);
+		if (table->header.sh_info == section && table->header.sh_type == SHT_REL)
+			mark_relocated(table, sizeof(Elf64_Rel), unit, n_units, marks);
 	}
-	return false;
+	return marks;
 }
 
 static uint64_t align_up(uint64_t offset, uint64_t alignment) {

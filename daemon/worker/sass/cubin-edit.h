@@ -49,10 +49,9 @@ uint8_t *sass_cubin_change(struct sass_cubin *cubin, size_t section, size_t size
 /* Changes the size of a symbol. -ENOMEM. */
 int sass_cubin_resize_symbol(struct sass_cubin *cubin, uint64_t index, uint64_t size);
 
-/* Whether a relocation changes bytes of a section in a range. 1, 0, SASS_REFUSED is never returned.
- */
-bool sass_cubin_is_relocated(const struct sass_cubin *cubin, size_t section, uint64_t at,
-			     uint64_t size);
+/* Which units of so many bytes of a section have a relocation: a bit each, to be freed. NULL: no
+ * memory. */
+uint8_t *sass_cubin_relocated(const struct sass_cubin *cubin, size_t section, size_t unit);
 
 /* Writes the whole file anew. On success: free(*data). -ENOMEM. */
 int sass_cubin_write(const struct sass_cubin *cubin, uint8_t **data, size_t *size);

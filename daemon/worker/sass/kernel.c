@@ -83,6 +83,10 @@ static void find_barriers(struct sass_usage *usage, const struct sass_opcode *op
 			usage->barriers |= 1U << (sass_field(word, field) & 15);
 }
 
+static bool is_relocated(const struct sass_kernel *kernel, uint64_t at) {
+	return kernel->relocated[at / SASS_WORD_SIZE / 8] & 1U << at / SASS_WORD_SIZE % 8;
+}
+
 /* Calls go to a place in this section, or have a relocation or a register. */
 static int check_target(struct sass_kernel *kernel, const struct sass_cubin *cubin, size_t section,
 			const struct sass_opcode *opcode, uint64_t at,
@@ -91,8 +95,7 @@ static int check_target(struct sass_kernel *kernel, const struct sass_cubin *cub
 	const struct sass_word word = sass_read(text->content, at);
 	uint64_t target;
 
-	if ((opcode->flags & SASS_CALL) &&
-	    (opcode->registers || sass_cubin_is_relocated(cubin, section, at, SASS_WORD_SIZE))) {
+	if ((opcode->flags & SASS_CALL) && (opcode->registers || is_relocated(kernel, at))) {
 		kernel->usage.calls_out = true;
 		return 0;
 	}
@@ -131,7 +134,7 @@ static int read_exit(struct sass_kernel *kernel, const struct sass_cubin *cubin,
 	if (((word.lo ^ arch->exit.lo) & ~arch->exit_lo) ||
 	    ((word.hi ^ arch->exit.hi) & ~arch->exit_hi))
 		return sass_refuse_word(refusal, "an exit of an unknown form", at, word);
-	if (sass_cubin_is_relocated(cubin, section, at, SASS_WORD_SIZE))
+	if (is_relocated(kernel, at))
 		return sass_refuse_word(refusal, "an exit with a relocation", at, word);
 	return add_exit(kernel, at);
 }
@@ -144,6 +147,8 @@ static int read_word(struct sass_kernel *kernel, const struct sass_cubin *cubin,
 
 	if (!opcode)
 		return sass_refuse_word(refusal, "an unknown instruction", at, word);
+	if (section == kernel->text && !at && is_relocated(kernel, at))
+		return sass_refuse_word(refusal, "a first instruction with a relocation", at, word);
 	/* The stack pointer has no scoreboard: all code relies on it. Nobody else writes it. */
 	if (section == kernel->text && !at)
 		usage->busy[STACK_POINTER / 8] |= 1U << STACK_POINTER % 8;
@@ -170,8 +175,13 @@ static int read_text(struct sass_kernel *kernel, const struct sass_cubin *cubin,
 	if (text->header.sh_size % SASS_WORD_SIZE || text->header.sh_size >= UINT32_MAX)
 		return sass_refuse(refusal, "section %.120s: its size is %llu", text->name,
 				   (unsigned long long)text->header.sh_size);
+	kernel->relocated = sass_cubin_relocated(cubin, section, SASS_WORD_SIZE);
+	if (!kernel->relocated)
+		return -ENOMEM;
 	for (uint64_t at = 0; !r && at < text->header.sh_size; at += SASS_WORD_SIZE)
 		r = read_word(kernel, cubin, section, at, refusal);
+	free(kernel->relocated);
+	kernel->relocated = NULL;
 	return r;
 }
 
@@ -189,29 +199,52 @@ uint32_t sass_registers_of(const struct sass_cubin *cubin, uint64_t symbol) {
 	return 0;
 }
 
+static bool is_function(const struct sass_cubin *cubin, const Elf64_Sym *symbol) {
+	return ELF64_ST_TYPE(symbol->st_info) == STT_FUNC && symbol->st_shndx != SHN_UNDEF &&
+	       symbol->st_shndx < cubin->n_sections && !(symbol->st_other & SASS_STO_ENTRY) &&
+	       !symbol->st_value && cubin->sections[symbol->st_shndx].content;
+}
+
+/* The largest count of registers of all functions. */
+static uint32_t most_registers(const struct sass_cubin *cubin) {
+	const struct sass_section *section =
+		&cubin->sections[sass_cubin_find(cubin, ".nv.info", "")];
+	struct sass_attribute attribute;
+	uint32_t most = 0;
+	size_t at = 0;
+
+	while (section->content && sass_attribute_next(section->content, section->header.sh_size,
+						       &at, &attribute) == 1) {
+		const char *name;
+		Elf64_Sym symbol;
+
+		if (attribute.kind == SASS_REGCOUNT && attribute.size == 8 && attribute.value &&
+		    sass_cubin_symbol(cubin, sass_u32(attribute.value, 0), &symbol, &name) &&
+		    is_function(cubin, &symbol) && sass_u32(attribute.value, 4) > most)
+			most = sass_u32(attribute.value, 4);
+	}
+	return most;
+}
+
 /* All functions in sections of their own: which of them is called is not followed. */
 static int read_functions(struct sass_kernel *kernel, const struct sass_cubin *cubin,
 			  struct sass_refusal *refusal) {
+	bool *seen = calloc(cubin->n_sections, sizeof(*seen));
 	const char *name;
 	Elf64_Sym symbol;
+	int r = seen ? 0 : -ENOMEM;
 
-	for (uint64_t i = 1; sass_cubin_symbol(cubin, i, &symbol, &name); i++) {
-		uint32_t registers;
-		int r;
-
-		if (ELF64_ST_TYPE(symbol.st_info) != STT_FUNC || symbol.st_shndx == SHN_UNDEF ||
-		    symbol.st_shndx >= cubin->n_sections || (symbol.st_other & SASS_STO_ENTRY) ||
-		    symbol.st_value || symbol.st_shndx == kernel->text ||
-		    !cubin->sections[symbol.st_shndx].content)
+	for (uint64_t i = 1; !r && sass_cubin_symbol(cubin, i, &symbol, &name); i++) {
+		if (!is_function(cubin, &symbol) || symbol.st_shndx == kernel->text ||
+		    seen[symbol.st_shndx])
 			continue;
+		seen[symbol.st_shndx] = true;
 		r = read_text(kernel, cubin, symbol.st_shndx, refusal);
-		if (r)
-			return r;
-		registers = sass_registers_of(cubin, i);
-		if (registers > kernel->registers)
-			kernel->registers = registers;
 	}
-	return 0;
+	free(seen);
+	if (!r && most_registers(cubin) > kernel->registers)
+		kernel->registers = most_registers(cubin);
+	return r;
 }
 
 static int find_symbol(struct sass_kernel *kernel, const struct sass_cubin *cubin,
@@ -245,15 +278,19 @@ static int find_symbol(struct sass_kernel *kernel, const struct sass_cubin *cubi
 	return 0;
 }
 
+static int by_offset(const void *a, const void *b) {
+	const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
 static int compare_exits(struct sass_kernel *kernel, const struct sass_attribute *attribute,
 			 size_t *n, struct sass_refusal *refusal) {
 	for (size_t i = 0; i < attribute->size / sizeof(uint32_t); i++, ++*n) {
 		const uint32_t at = sass_u32(attribute->value, i * sizeof(uint32_t));
-		bool found = false;
 
-		for (size_t k = 0; !found && k < kernel->n_exits; k++)
-			found = kernel->exits[k] == at;
-		if (!found)
+		if (!kernel->n_exits || !bsearch(&at, kernel->exits, kernel->n_exits,
+						 sizeof(*kernel->exits), by_offset))
 			return sass_refuse(refusal,
 					   "attribute 0x1c names an exit at 0x%x, where "
 					   "none is",
@@ -344,8 +381,6 @@ static int check_first(const struct sass_kernel *kernel, const struct sass_cubin
 
 	if (word.lo != wanted.lo || ((word.hi ^ wanted.hi) & plain))
 		return sass_refuse_word(refusal, "an unknown first instruction", 0, word);
-	if (sass_cubin_is_relocated(cubin, kernel->text, 0, SASS_WORD_SIZE))
-		return sass_refuse_word(refusal, "a first instruction with a relocation", 0, word);
 	return 0;
 }
 
@@ -375,5 +410,6 @@ int sass_kernel_init(struct sass_kernel *kernel, const struct sass_cubin *cubin,
 
 void sass_kernel_deinit(struct sass_kernel *kernel) {
 	free(kernel->exits);
+	free(kernel->relocated);
 	*kernel = (struct sass_kernel){};
 }

@@ -24,7 +24,8 @@ struct sass_kernel {
 	const struct sass_arch *arch;
 	uint64_t symbol; /* index */
 	size_t text, info, constants; /* sections: code, attributes, constant bank 0 */
-	uint32_t *exits; /* owned: offsets of all its ways out */
+	uint8_t *relocated; /* while a section is read: a bit for each instruction */
+	uint32_t *exits; /* owned: offsets of all its ways out, in order */
 	size_t n_exits, exits_room;
 	struct sass_usage usage; /* of it and of all that it may call */
 	uint32_t registers; /* the count, likewise */

@@ -79,12 +79,17 @@ static int copy_code(struct sass_probe *probe, const struct sass_cubin *cubin,
 	const uint8_t *text = cubin->sections[kernel->text].content;
 	const struct sass_word last = sass_read(text, end);
 	const struct sass_word plain = probe->arch->exit;
+	uint8_t *relocated;
+	bool has_one;
 
 	if (!end || ((last.lo ^ plain.lo) & probe->arch->exit_lo) ||
 	    sass_bits(last, 87, 4) != sass_bits(plain, 87, 4))
 		return sass_refuse(refusal, "the probe does not end with an exit");
-	if (sass_cubin_is_relocated(cubin, kernel->text, 0, end + SASS_WORD_SIZE))
-		return sass_refuse(refusal, "the probe has a relocation");
+	relocated = sass_cubin_relocated(cubin, kernel->text, end + SASS_WORD_SIZE);
+	has_one = relocated && relocated[0] & 1;
+	free(relocated);
+	if (!relocated || has_one)
+		return relocated ? sass_refuse(refusal, "the probe has a relocation") : -ENOMEM;
 	probe->size = end;
 	probe->code = malloc(probe->size);
 	if (!probe->code)

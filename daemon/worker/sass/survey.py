@@ -26,7 +26,11 @@ def extract(options, library, folder):
     if library.is_dir():
         return sorted(library.rglob("*.cubin"))
     subprocess.run(
-        [options.cuobjdump, "-arch", options.arch, "-xelf", "all", library.resolve()], cwd=folder, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        [options.cuobjdump, "-arch", options.arch, "-xelf", "all", library.resolve()],
+        cwd=folder,
+        check=False,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     )
     return sorted(Path(folder).glob("*.cubin"))
 
