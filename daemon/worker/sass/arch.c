@@ -12,11 +12,11 @@
 #define F32 (1 << SASS_F32)
 #define F40 (1 << SASS_F40)
 #define F64 (1 << SASS_F64)
-#define P68 (1 << 0)
-#define P77 (1 << 1)
-#define P81 (1 << 2)
-#define P84 (1 << 3)
-#define P87 (1 << 4)
+#define P68 SASS_P68
+#define P77 SASS_P77
+#define P81 SASS_P81
+#define P84 SASS_P84
+#define P87 SASS_P87
 #define VARIABLE SASS_VARIABLE
 #define ASYNC SASS_ASYNC
 #define WIDE SASS_WIDE
@@ -36,9 +36,10 @@
 #define LANES SASS_LANES
 #define SWITCH SASS_SWITCH
 #define LATE SASS_LATE
+#define ALL SASS_ALL
 #define SIZED SASS_SIZED
-#define ROW(opcode, name, registers, uniform, barriers, predicates, flags) \
-	{ opcode, registers, uniform, barriers, predicates, flags, name },
+#define ROW(opcode, name, registers, uniform, barriers, predicates, uniform_predicates, flags) \
+	{ opcode, registers, uniform, barriers, predicates, uniform_predicates, flags, name },
 
 /* Another architecture: its table beside this one, and a row below. */
 static const struct sass_opcode opcodes_sm90[] = {

@@ -14,7 +14,7 @@
 #define CONTROL_HI (UINT64_C(0x1fffff) << 41) /* stall to reuse */
 
 static const uint8_t field_at[_SASS_FIELDS] = { 16, 24, 32, 40, 64 };
-static const uint8_t uniform_predicate_at[] = { 68, 77, 81, 84, 87 };
+static const uint8_t predicate_at[] = { 68, 77, 81, 84, 87 };
 
 const struct sass_opcode *sass_opcode_find(const struct sass_arch *arch, struct sass_word word) {
 	const uint16_t opcode = word.lo & OPCODE_BITS;
@@ -85,15 +85,29 @@ bool sass_has_uniform(const struct sass_opcode *opcode, struct sass_word word) {
 	return opcode->uniform && (!(opcode->flags & SASS_URB91) || sass_bits(word, 91, 1));
 }
 
-unsigned sass_uniform_predicates(const struct sass_opcode *opcode, struct sass_word word) {
+static unsigned named(struct sass_word word, unsigned fields) {
 	unsigned found = 0;
 
-	for (unsigned i = 0; i < sizeof(uniform_predicate_at); i++)
-		if (opcode->uniform_predicates & 1U << i)
-			found |= 1U << sass_bits(word, uniform_predicate_at[i], 3);
-	if (opcode->flags & SASS_UGUARD)
-		found |= 1U << sass_bits(word, 12, 3);
+	for (unsigned i = 0; i < sizeof(predicate_at); i++)
+		if (fields & 1U << i)
+			found |= 1U << sass_bits(word, predicate_at[i], 3);
 	return found & ~(1U << SASS_TRUE_PREDICATE);
+}
+
+unsigned sass_predicates(const struct sass_opcode *opcode, struct sass_word word, unsigned fields) {
+	return named(word, opcode->predicates & fields);
+}
+
+unsigned sass_guard(const struct sass_opcode *opcode, struct sass_word word) {
+	return opcode->flags & SASS_UGUARD
+		       ? 0
+		       : (1U << sass_bits(word, 12, 3)) & ~(1U << SASS_TRUE_PREDICATE);
+}
+
+unsigned sass_uniform_predicates(const struct sass_opcode *opcode, struct sass_word word) {
+	const unsigned guard = opcode->flags & SASS_UGUARD ? 1U << sass_bits(word, 12, 3) : 0;
+
+	return named(word, opcode->uniform_predicates) | (guard & ~(1U << SASS_TRUE_PREDICATE));
 }
 
 struct sass_word sass_with_wait(struct sass_word word, unsigned mask) {

@@ -35,6 +35,13 @@ enum sass_field {
 	_SASS_FIELDS,
 };
 
+/* Fields of 3 bits that may name a predicate, a bit each; results are in 81 and 84. */
+#define SASS_P68 (1 << 0)
+#define SASS_P77 (1 << 1)
+#define SASS_P81 (1 << 2)
+#define SASS_P84 (1 << 3)
+#define SASS_P87 (1 << 4)
+
 /* What an instruction is. */
 enum sass_flag {
 	SASS_VARIABLE =
@@ -58,6 +65,7 @@ enum sass_flag {
 	SASS_SIZED =
 		1 << 18, /* an access: address in F24, and a value whose size is in bits 73-75 */
 	SASS_LATE = 1 << 19, /* its result may come after a branch was taken */
+	SASS_ALL = 1 << 20, /* reads or writes any predicates */
 	SASS_SWITCH = 1 << 17, /* other threads of the warp may run before those behind it */
 };
 
@@ -66,7 +74,8 @@ struct sass_opcode {
 	uint8_t registers; /* 1 << enum sass_field: fields that name registers, */
 	uint8_t uniform; /* uniform registers, */
 	uint8_t barriers; /* convergence barriers (4 bits) */
-	uint8_t uniform_predicates; /* SASS_P68 and its like */
+	uint8_t predicates; /* fields that name predicates (SASS_P68 and its like), */
+	uint8_t uniform_predicates; /* and uniform ones */
 	uint32_t flags; /* enum sass_flag */
 	char name[14];
 };
@@ -112,7 +121,10 @@ struct sass_word sass_set_field(struct sass_word word, enum sass_field field, un
 /* Whether the uniform registers of its row are meant in this word (SASS_URB91). */
 bool sass_has_uniform(const struct sass_opcode *opcode, struct sass_word word);
 
-/* The uniform predicates that a word names, a bit each. */
+/* The predicates that a word names in some fields, or as its guard, a bit each; and uniform ones.
+ */
+unsigned sass_predicates(const struct sass_opcode *opcode, struct sass_word word, unsigned fields);
+unsigned sass_guard(const struct sass_opcode *opcode, struct sass_word word);
 unsigned sass_uniform_predicates(const struct sass_opcode *opcode, struct sass_word word);
 
 /* Control bits. */

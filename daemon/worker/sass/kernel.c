@@ -49,6 +49,8 @@ static void find_busy(struct sass_usage *usage, const struct sass_opcode *opcode
 	const bool written = sass_write_scoreboard(word) != SASS_NO_SCOREBOARD;
 	const bool read = written || sass_read_scoreboard(word) != SASS_NO_SCOREBOARD;
 
+	if ((opcode->flags & SASS_VARIABLE) && !written)
+		usage->late_predicates |= sass_predicates(opcode, word, SASS_P81 | SASS_P84);
 	for (unsigned field = 0; field < _SASS_FIELDS; field++) {
 		const bool safe = field == SASS_F16 ? written : read;
 

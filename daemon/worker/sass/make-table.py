@@ -22,7 +22,7 @@ from pathlib import Path
 LINE = re.compile(r"/\*[0-9a-f]+\*/\s+(.*?);\s+/\* 0x([0-9a-f]+) \*/\s*\n\s+/\* 0x([0-9a-f]+) \*/")
 TOKEN = re.compile(r"(?<![\w.])(UR|UP|R|B)(\d+|Z|T)\b")
 FIELDS = {16: "16", 24: "24", 32: "32", 40: "40", 64: "64"}  # where a field that names a register may begin
-PREDICATES = (68, 77, 81, 84, 87)  # and one that names a uniform predicate
+PREDICATES = (68, 77, 81, 84, 87)  # and one that names a predicate
 SAMPLES = 40  # instructions of an opcode whose fields are changed
 ENOUGH = 200  # instructions of an opcode that must have been seen before it is believed to need no scoreboard
 
@@ -126,20 +126,20 @@ def find_fields(disassembler, seen):
     return found, {opcode: {word: texts[word] for word in words if word in texts} for opcode, words in samples.items()}
 
 
-def uniform_predicates(texts, taken):
-    """The fields that name uniform predicates: the fewest that explain all texts, without those that lie in fields of registers."""
+def predicates(texts, kind, taken):
+    """The fields that name predicates, P or UP: the fewest that explain all texts, without those that lie in fields of registers."""
     left, fields = [], []
     for word, text in texts.items():
         text = re.sub(r"^@!?U?P\w ", "", text)
-        left.append((word, {int(number) for kind, number in TOKEN.findall(text) if kind == "UP" and number not in "ZT"}))
+        left.append((word, {int(number) for number in re.findall(rf"(?<![\w.]){kind}(\d)\b", text)}))
     while any(numbers for _, numbers in left):
         explained = {at: sum((word >> at & 7) in numbers for word, numbers in left) for at in PREDICATES if not (at == 68 and 64 in taken)}
         best = max(explained, key=explained.get)
         if not explained[best]:
-            sys.exit(f"a uniform predicate is in no known field: {texts}")
+            sys.exit(f"a predicate is in no known field: {texts}")
         fields.append(best)
         left = [(word, numbers - {word >> best & 7}) for word, numbers in left]
-    return sorted(fields)
+    return [f"P{at}" for at in sorted(fields)]
 
 
 def row(opcode, one, fields, texts):
@@ -155,7 +155,7 @@ def row(opcode, one, fields, texts):
             flags.add("URB91")  # only where bit 91 is set
     if (one.scoreboards or one.count < ENOUGH) and not CALCULATION.match(name) or name in ASYNC:
         flags.add("VARIABLE")
-    predicates = [f"P{at}" for at in uniform_predicates(texts, {at for at, counts in fields.items() if {"R", "UR"} & set(counts)})]
+    taken = {at for at, counts in fields.items() if {"R", "UR"} & set(counts)}
     if any(re.match(r"@!?UP", text) for text in texts.values()) or name.startswith("U"):
         flags.add("UGUARD")
     if name in ASYNC:
@@ -164,6 +164,8 @@ def row(opcode, one, fields, texts):
         flags.add("WIDE")
     if name in GLOBAL:
         flags.add("GLOBAL")
+    if name in ("P2R", "R2P"):
+        flags.add("ALL")
     if name in MATRIX:
         flags.add("LATE")
     if name in SIZED:
@@ -178,7 +180,14 @@ def row(opcode, one, fields, texts):
         flags.add("SWITCH")
     if name in FLOW:
         flags.add(FLOW[name])
-    columns = (" | ".join(kinds["R"]), " | ".join(kinds["UR"]), " | ".join(kinds["B"]), " | ".join(predicates), " | ".join(sorted(flags)))
+    columns = (
+        " | ".join(kinds["R"]),
+        " | ".join(kinds["UR"]),
+        " | ".join(kinds["B"]),
+        " | ".join(predicates(texts, "P", taken)),
+        " | ".join(predicates(texts, "UP", taken)),
+        " | ".join(sorted(flags)),
+    )
     return f'\tROW(0x{opcode:03x}, "{name}", ' + ", ".join(column or "0" for column in columns) + ")"
 
 

@@ -35,6 +35,9 @@ static void note_registers(struct sass_probe *probe, const struct sass_opcode *o
 	}
 	if ((opcode->flags & SASS_GLOBAL) && sass_bits(word, 73, 3) == SIZE_128)
 		probe->wide = true;
+	if (opcode->flags & SASS_ALL)
+		probe->predicates |= (1U << SASS_TRUE_PREDICATE) - 1;
+	probe->predicates |= sass_guard(opcode, word) | sass_predicates(opcode, word, ~0U);
 	probe->uniform_predicates |= sass_uniform_predicates(opcode, word);
 	if (sass_write_scoreboard(word) != SASS_NO_SCOREBOARD)
 		probe->scoreboards |= 1U << sass_write_scoreboard(word);

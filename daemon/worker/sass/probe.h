@@ -25,7 +25,7 @@ struct sass_probe {
 	bool mixes; /* its uniform values depend on active threads, and others may run meanwhile */
 	bool wide; /* it needs registers in fours: 128 bits are loaded or stored */
 	uint16_t uniform_quads, barriers; /* as in struct sass_usage */
-	uint8_t uniform_predicates, scoreboards;
+	uint8_t predicates, uniform_predicates, scoreboards;
 	uint32_t *warp_wide; /* owned: offsets into the code of VOTEU and the like, as ptxas lists
 				them */
 	size_t n_warp_wide, n_exits;

@@ -110,6 +110,9 @@ int sass_map_exit(struct sass_map *map, const struct sass_kernel *kernel,
 		return sass_refuse(refusal, "a count of %u registers", kernel->registers);
 	if (probe->uniform_predicates)
 		return sass_refuse(refusal, "the probe uses uniform predicates");
+	if (probe->predicates & kernel->usage.late_predicates)
+		return sass_refuse(refusal, "a predicate that the probe needs may be written late "
+					    "by the kernel");
 	if (probe->mixes)
 		return sass_refuse(refusal,
 				   "the probe branches, and has uniform values that differ "

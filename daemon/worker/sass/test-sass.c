@@ -132,6 +132,7 @@ static const struct sass_probe probe = {
 	.pairs = { 7 },
 	.uniform_quads = 1 << 1,
 	.barriers = 1,
+	.predicates = 1,
 };
 
 static void test_entry(void **state) {
@@ -211,6 +212,11 @@ static void test_exit_refusals(void **state) {
 	assert_int_equal(sass_map_exit(&map, &kernel, &other, &refusal), 0);
 	assert_int_equal(map.pair[0], 2);
 	assert_int_equal(map.pair[2], 4);
+	kernel.usage.late_predicates = 2;
+	assert_int_equal(sass_map_exit(&map, &kernel, &other, &refusal), 0);
+	kernel.usage.late_predicates = 1;
+	assert_int_equal(sass_map_exit(&map, &kernel, &other, &refusal), SASS_REFUSED);
+	kernel.usage.late_predicates = 0;
 	other.mixes = true;
 	assert_int_equal(sass_map_exit(&map, &kernel, &other, &refusal), SASS_REFUSED);
 	kernel.usage.uniform_quads = 0x7fff;
