@@ -127,6 +127,10 @@ unsigned sass_predicates(const struct sass_opcode *opcode, struct sass_word word
 unsigned sass_guard(const struct sass_opcode *opcode, struct sass_word word);
 unsigned sass_uniform_predicates(const struct sass_opcode *opcode, struct sass_word word);
 
+/* Gives predicates that a word names, its guard among them, other numbers. */
+struct sass_word sass_map_predicates(const struct sass_opcode *opcode, struct sass_word word,
+				     const uint8_t numbers[8]);
+
 /* Control bits. */
 static inline unsigned sass_stall(struct sass_word word) {
 	return word.hi >> 41 & 15;

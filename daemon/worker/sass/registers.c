@@ -41,6 +41,8 @@ int sass_map_entry(struct sass_map *map, const struct sass_kernel *kernel,
 		   const struct sass_probe *probe, struct sass_refusal *refusal) {
 	for (unsigned i = 0; i < sizeof(map->pair); i++)
 		map->pair[i] = (uint8_t)i;
+	for (unsigned i = 0; i < sizeof(map->predicate); i++)
+		map->predicate[i] = (uint8_t)i;
 	for (unsigned i = 0; i < sizeof(map->uniform_quad); i++)
 		map->uniform_quad[i] = map->barrier[i] = (uint8_t)i;
 	map->registers =
@@ -102,6 +104,22 @@ static bool map_numbers(uint8_t numbers[16], uint16_t wanted, uint16_t taken) {
 	return true;
 }
 
+/* Each keeps its number unless that is taken; then it gets one that nobody else has. */
+static bool map_predicates(uint8_t numbers[8], unsigned wanted, unsigned taken) {
+	unsigned left = ~(wanted | taken) & ((1U << SASS_TRUE_PREDICATE) - 1);
+
+	for (unsigned i = 0; i <= SASS_TRUE_PREDICATE; i++) {
+		numbers[i] = (uint8_t)i;
+		if (!(wanted & taken & 1U << i))
+			continue;
+		if (!left)
+			return false;
+		numbers[i] = (uint8_t)__builtin_ctz(left);
+		left &= left - 1;
+	}
+	return true;
+}
+
 int sass_map_exit(struct sass_map *map, const struct sass_kernel *kernel,
 		  const struct sass_probe *probe, struct sass_refusal *refusal) {
 	*map = (struct sass_map){};
@@ -110,9 +128,9 @@ int sass_map_exit(struct sass_map *map, const struct sass_kernel *kernel,
 		return sass_refuse(refusal, "a count of %u registers", kernel->registers);
 	if (probe->uniform_predicates)
 		return sass_refuse(refusal, "the probe uses uniform predicates");
-	if (probe->predicates & kernel->usage.late_predicates)
-		return sass_refuse(refusal, "a predicate that the probe needs may be written late "
-					    "by the kernel");
+	if (!map_predicates(map->predicate, probe->predicates, kernel->usage.late_predicates))
+		return sass_refuse(refusal, "the kernel may write predicates late, and leaves too "
+					    "few for the probe");
 	if (probe->mixes)
 		return sass_refuse(refusal,
 				   "the probe branches, and has uniform values that differ "
@@ -130,6 +148,7 @@ struct sass_word sass_map_word(const struct sass_map *map, const struct sass_arc
 	const struct sass_opcode *opcode = sass_opcode_find(arch, word);
 	const bool uniform = sass_has_uniform(opcode, word);
 
+	word = sass_map_predicates(opcode, word, map->predicate);
 	for (unsigned field = 0; field < _SASS_FIELDS; field++) {
 		const unsigned value = sass_field(word, field), number = value & SASS_ZERO_UNIFORM;
 

@@ -22,6 +22,7 @@ struct sass_map {
 	uint8_t pair[128]; /* of registers */
 	uint8_t uniform_quad[16];
 	uint8_t barrier[16];
+	uint8_t predicate[8];
 	uint32_t registers; /* the kernel's count with the probe in it */
 };
 

@@ -144,7 +144,7 @@ def check_kernel_text(old, new):
 def masked(word, text):
     """An instruction of a probe without what the rewriter may change: registers, the parameter's offset, scoreboards and stalls."""
     text = re.sub(r"(?<![\w.])(UR|R|B)\d+\b", r"\1#", re.sub(r"c\[0x0\]\[0x(2[1-9a-f].|[3-9a-f]..|1...)\]", "c[parameter]", text))
-    return bits(word, 0, 12), re.sub(r"`\(.*?\)", "`", text)
+    return bits(word, 0, 12), re.sub(r"`\(.*?\)", "`", re.sub(r"(?<![\w.])P\d\b", "P#", text))
 
 
 def check_stubs(kernel, texts, new_words, begin, probe_texts, probe_words, old_texts):

@@ -212,9 +212,19 @@ static void test_exit_refusals(void **state) {
 	assert_int_equal(sass_map_exit(&map, &kernel, &other, &refusal), 0);
 	assert_int_equal(map.pair[0], 2);
 	assert_int_equal(map.pair[2], 4);
-	kernel.usage.late_predicates = 2;
+	kernel.usage.late_predicates = 3;
 	assert_int_equal(sass_map_exit(&map, &kernel, &other, &refusal), 0);
-	kernel.usage.late_predicates = 1;
+	assert_int_equal(map.predicate[0], 2);
+	/* @P0 EXIT P0 and ISETP.EQ.U32.AND P0, PT, R0, UR4, PT: what is always true stays */
+	assert_int_equal(sass_map_word(&map, arch(), (struct sass_word){ 0x094d, 0 }).lo, 0x294d);
+	assert_int_equal(sass_map_word(&map, arch(), (struct sass_word){ 0x094d, 0 }).hi, 2 << 23);
+	assert_int_equal(
+		sass_map_predicates(sass_opcode_find(arch(), (struct sass_word){ 0x7c0c }),
+				    (struct sass_word){ 0x0000000400007c0c, 0x001fe2000bf02070 },
+				    map.predicate)
+			.hi,
+		0x001fe2000bf42070);
+	kernel.usage.late_predicates = 0x7f;
 	assert_int_equal(sass_map_exit(&map, &kernel, &other, &refusal), SASS_REFUSED);
 	kernel.usage.late_predicates = 0;
 	other.mixes = true;
