@@ -8,7 +8,7 @@
  *     machine-code [--rewrite-only | --cubins FOLDER]
  *
  * --rewrite-only makes the twins and loads nothing; --cubins also writes them to a folder. Exit
- * code: 0 right, 1 wrong, 77 no CUDA driver or no device with sm_90.
+ * code: 0 right, 1 wrong or no device with sm_90, 77 no CUDA driver.
  */
 
 #include <dlfcn.h>

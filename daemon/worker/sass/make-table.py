@@ -20,9 +20,9 @@ import tempfile
 from pathlib import Path
 
 LINE = re.compile(r"/\*[0-9a-f]+\*/\s+(.*?);\s+/\* 0x([0-9a-f]+) \*/\s*\n\s+/\* 0x([0-9a-f]+) \*/")
-TOKEN = re.compile(r"(?<![\w.])(UR|UP|R|B)(\d+|Z|T)\b")
-FIELDS = {16: "16", 24: "24", 32: "32", 40: "40", 64: "64"}  # where a field that names a register may begin
-PREDICATES = (68, 77, 81, 84, 87)  # and one that names a predicate
+TOKEN = re.compile(r"(?<![\w.])(UR|UP|R|P|B)(\d+|Z|T)\b")
+FIELDS = (16, 24, 32, 40, 64)  # where a field of 8 bits that names a register may begin,
+PREDICATES = (68, 77, 81, 84, 87)  # and one of 3 bits that names a predicate
 SAMPLES = 40  # instructions of an opcode whose fields are changed
 ENOUGH = 200  # instructions of an opcode that must have been seen before it is believed to need no scoreboard
 
@@ -118,6 +118,8 @@ def find_fields(disassembler, seen):
                 old = word >> at & 0xFF
                 for value in {old ^ 4 if old != 0xFF else 8, old & 0xC0 | (old ^ 8) & 0x3F}:
                     flips[opcode, word, at, value] = word & ~(0xFF << at) | value << at
+            for at in PREDICATES:
+                flips[opcode, word, at, (word >> at & 7) ^ 1] = word ^ 1 << at
     texts = disassembler.texts([*flips.values(), *(word for words in samples.values() for word in words)])
     found = collections.defaultdict(lambda: collections.defaultdict(collections.Counter))
     for (opcode, word, at, value), new in flips.items():
@@ -126,36 +128,19 @@ def find_fields(disassembler, seen):
     return found, {opcode: {word: texts[word] for word in words if word in texts} for opcode, words in samples.items()}
 
 
-def predicates(texts, kind, taken):
-    """The fields that name predicates, P or UP: the fewest that explain all texts, without those that lie in fields of registers."""
-    left, fields = [], []
-    for word, text in texts.items():
-        text = re.sub(r"^@!?U?P\w ", "", text)
-        left.append((word, {int(number) for number in re.findall(rf"(?<![\w.]){kind}(\d)\b", text)}))
-    while any(numbers for _, numbers in left):
-        explained = {at: sum((word >> at & 7) in numbers for word, numbers in left) for at in PREDICATES if not (at == 68 and 64 in taken)}
-        best = max(explained, key=explained.get)
-        if not explained[best]:
-            sys.exit(f"a predicate is in no known field: {texts}")
-        fields.append(best)
-        left = [(word, numbers - {word >> best & 7}) for word, numbers in left]
-    return [f"P{at}" for at in sorted(fields)]
-
-
 def row(opcode, one, fields, texts):
     text = next(iter(texts.values()))
     name = re.sub(r"^@!?U?P\w ", "", text).split()[0].split(".")[0]
-    kinds = {"R": [], "UR": [], "B": []}
+    kinds = {"R": [], "UR": [], "B": [], "P": [], "UP": []}
     flags = set()
     for at, counts in sorted(fields.items()):
         for kind in counts:
-            if kind in kinds:
-                kinds[kind].append(f"F{at}")
+            if kind in kinds and (kind in ("P", "UP")) == (at in PREDICATES):
+                kinds[kind].append(f"P{at}" if at in PREDICATES else f"F{at}")
         if "UR" in counts and None in counts and at in (24, 32):
             flags.add("URB91")  # only where bit 91 is set
     if (one.scoreboards or one.count < ENOUGH) and not CALCULATION.match(name) or name in ASYNC:
         flags.add("VARIABLE")
-    taken = {at for at, counts in fields.items() if {"R", "UR"} & set(counts)}
     if any(re.match(r"@!?UP", text) for text in texts.values()) or name.startswith("U"):
         flags.add("UGUARD")
     if name in ASYNC:
@@ -180,14 +165,7 @@ def row(opcode, one, fields, texts):
         flags.add("SWITCH")
     if name in FLOW:
         flags.add(FLOW[name])
-    columns = (
-        " | ".join(kinds["R"]),
-        " | ".join(kinds["UR"]),
-        " | ".join(kinds["B"]),
-        " | ".join(predicates(texts, "P", taken)),
-        " | ".join(predicates(texts, "UP", taken)),
-        " | ".join(sorted(flags)),
-    )
+    columns = [" | ".join(fields) for fields in (*kinds.values(), sorted(flags))]
     return f'\tROW(0x{opcode:03x}, "{name}", ' + ", ".join(column or "0" for column in columns) + ")"
 
 
