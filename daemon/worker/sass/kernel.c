@@ -21,8 +21,8 @@ static void mark_busy(struct sass_usage *usage, unsigned reg, unsigned n) {
 		usage->busy[i / 8] |= 1U << i % 8;
 }
 
-/* How many registers a field may mean: what is not known to be less is four, from a multiple of it.
- */
+/* How many registers a field may mean. What is not known to be less is four, beginning at a
+ * multiple of four; results of DMMA, which is LATE and VARIABLE, may be eight. */
 static void mark_field(struct sass_usage *usage, const struct sass_opcode *opcode,
 		       struct sass_word word, unsigned field) {
 	const unsigned reg = sass_field(word, field), size = (unsigned)sass_bits(word, 73, 3);
@@ -30,7 +30,8 @@ static void mark_field(struct sass_usage *usage, const struct sass_opcode *opcod
 	if (opcode->flags & SASS_ASYNC)
 		mark_busy(usage, reg, ASYNC_REGISTERS);
 	else if (!(opcode->flags & SASS_SIZED) || size > SIZE_128)
-		mark_busy(usage, reg == SASS_ZERO_REGISTER ? reg : reg & ~3U, 4);
+		mark_busy(usage, reg == SASS_ZERO_REGISTER ? reg : reg & ~3U,
+			  (opcode->flags & SASS_LATE) && (opcode->flags & SASS_VARIABLE) ? 8 : 4);
 	else if (field == SASS_F24)
 		mark_busy(usage, reg, 2);
 	else
@@ -40,25 +41,27 @@ static void mark_field(struct sass_usage *usage, const struct sass_opcode *opcod
 /*
  * Registers of a memory instruction are read after it was issued, and written later still. Whoever
  * waits for all scoreboards, as a probe at an exit does, is safe from those that have one. Left
- * are: sources of instructions without any scoreboard, results of those without one for results,
- * and all of what goes on behind scoreboards. ptxas leaves them out where the kernel does not need
+ * are: registers of instructions without any scoreboard, or with a result and none for it, and all
+ * of what goes on behind scoreboards. ptxas leaves them out where the kernel does not need
  * them.
  */
 static void find_busy(struct sass_usage *usage, const struct sass_opcode *opcode,
 		      struct sass_word word) {
 	const bool written = sass_write_scoreboard(word) != SASS_NO_SCOREBOARD;
-	const bool read = written || sass_read_scoreboard(word) != SASS_NO_SCOREBOARD;
+	const bool result = (opcode->registers & 1U << SASS_F16) &&
+			    sass_field(word, SASS_F16) != SASS_ZERO_REGISTER;
+	const bool read = sass_read_scoreboard(word) != SASS_NO_SCOREBOARD;
 
 	if ((opcode->flags & SASS_VARIABLE) && !written)
 		usage->late_predicates |= sass_predicates(opcode, word, SASS_P81 | SASS_P84);
 	for (unsigned field = 0; field < _SASS_FIELDS; field++) {
-		const bool safe = field == SASS_F16 ? written : read;
+		const bool source = !result || ((opcode->flags & SASS_SIZED) && field != SASS_F16);
+		const bool safe = written || (read && source);
 
-		if (!(opcode->registers & 1U << field))
-			continue;
-		if ((opcode->flags & SASS_ASYNC) ||
-		    ((opcode->flags & SASS_LATE) && field == SASS_F16) ||
-		    ((opcode->flags & SASS_VARIABLE) && !safe))
+		if ((opcode->registers & 1U << field) &&
+		    ((opcode->flags & SASS_ASYNC) ||
+		     ((opcode->flags & SASS_LATE) && field == SASS_F16) ||
+		     ((opcode->flags & SASS_VARIABLE) && !safe)))
 			mark_field(usage, opcode, word, field);
 	}
 }
