@@ -3,7 +3,7 @@
 /*
  * A test on a GPU: kernels of machine-code.cu run as they are and as machine-code twins, which have
  * a counter at their entry, at their exits, or at both (daemon/worker/sass). Their results have to
- * be the same to the bit, and the counts exact. Then vectorAdd's time at 16.8M threads.
+ * be the same to the bit, and the counts exact. Then vectorAdd's time at 32, 1M and 16.8M threads.
  *
  *     machine-code [--rewrite-only | --cubins FOLDER]
  *
@@ -24,7 +24,7 @@
 #define COUNTERS 1024 /* one for each multiprocessor, 128 bytes apart */
 #define STRIDE 16
 #define ROUNDS 9
-#define LAUNCHES 50
+#define LAUNCHES 100
 #define NO_GPU 77
 
 extern const unsigned char kernels_cubin[], probe_cubin[];
@@ -217,25 +217,20 @@ static double median(double *values, size_t n) {
 }
 
 /* vectorAdd as it is and as twins, in turns. */
-static void measure(struct world *world) {
-	const struct shape shape = { WORDS / BLOCK, BLOCK };
+static void measure(struct world *world, const CUfunction functions[BOTH + 1], unsigned threads) {
+	const unsigned block = threads < BLOCK ? threads : BLOCK;
+	const struct shape shape = { threads / block, block };
 	double times[BOTH + 1][ROUNDS], bare = 0;
-	CUfunction functions[BOTH + 1];
-	CUmodule module;
 
-	for (unsigned places = 0; places <= BOTH; places++) {
-		CHECK(driver.module_load_data(&module, places ? world->twins[0][places].cubin
-							      : kernels_cubin));
-		CHECK(driver.module_get_function(&functions[places], module, "vectorAdd"));
-		launch(world, functions[places], &tests[0], &shape, WORDS);
-	}
+	for (unsigned places = 0; places <= BOTH; places++)
+		launch(world, functions[places], &tests[0], &shape, (int)threads);
 	CHECK(driver.ctx_synchronize());
 	for (unsigned round = 0; round < ROUNDS; round++)
 		for (unsigned places = 0; places <= BOTH; places++) {
 			const double begin = now();
 
 			for (unsigned i = 0; i < LAUNCHES; i++)
-				launch(world, functions[places], &tests[0], &shape, WORDS);
+				launch(world, functions[places], &tests[0], &shape, (int)threads);
 			CHECK(driver.ctx_synchronize());
 			times[places][round] = 1e6 * (now() - begin) / LAUNCHES;
 		}
@@ -243,9 +238,23 @@ static void measure(struct world *world) {
 		const double time = median(times[places], ROUNDS);
 
 		bare = places ? bare : time;
-		printf("vectorAdd %u threads %s: %.2f us, x%.3f\n", WORDS, place_names[places],
+		printf("vectorAdd %u threads %s: %.2f us, x%.3f\n", threads, place_names[places],
 		       time, time / bare);
 	}
+}
+
+static void measure_all(struct world *world) {
+	static const unsigned sizes[] = { 32, 1 << 20, WORDS };
+	CUfunction functions[BOTH + 1];
+	CUmodule module;
+
+	for (unsigned places = 0; places <= BOTH; places++) {
+		CHECK(driver.module_load_data(&module, places ? world->twins[0][places].cubin
+							      : kernels_cubin));
+		CHECK(driver.module_get_function(&functions[places], module, "vectorAdd"));
+	}
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)
+		measure(world, functions, sizes[i]);
 }
 
 static void prepare(struct world *world) {
@@ -289,7 +298,7 @@ int main(int argc, char **argv) {
 		for (size_t k = 0; k < N_SHAPES; k++)
 			if (!tests[i].whole || shapes[k].threads % 32 == 0)
 				compare(&world, i, &shapes[k]);
-	measure(&world);
+	measure_all(&world);
 	printf(world.wrong ? "FAIL\n" : "PASS\n");
 	return world.wrong;
 }

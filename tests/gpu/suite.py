@@ -332,8 +332,8 @@ print(loss.item(), w.grad.double().sum().item(), f(x).double().sum().item(), x.f
         result = subprocess.run([self.program("machine-code")], capture_output=True, text=True, timeout=300)
         print(result.stdout + result.stderr, end="", flush=True)
         expect("machine-code", (result.returncode, result.stdout.split()[-1:]), (0, ["PASS"]))
-        times = re.findall(r"vectorAdd \d+ threads (\w+): ([\d.]+) us, x([\d.]+)", result.stdout)
-        self.benchmarks["machine_code"] = {name: {"us": float(time), "ratio": float(ratio)} for name, time, ratio in times}
+        times = re.findall(r"vectorAdd (\d+) threads (\w+): ([\d.]+) us, x([\d.]+)", result.stdout)
+        self.benchmarks["machine_code"] = {f"{threads} {name}": {"us": float(time), "ratio": float(ratio)} for threads, name, time, ratio in times}
 
     def test_live(self):
         """Attaching to what runs, and detaching, on both engines."""

@@ -37,6 +37,7 @@
 #define SWITCH SASS_SWITCH
 #define LATE SASS_LATE
 #define ALL SASS_ALL
+#define NORESULT SASS_NO_RESULT
 #define SIZED SASS_SIZED
 #define ROW(opcode, name, registers, uniform, barriers, predicates, uniform_predicates, flags) \
 	{ opcode, registers, uniform, barriers, predicates, uniform_predicates, flags, name },

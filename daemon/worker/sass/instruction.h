@@ -66,6 +66,7 @@ enum sass_flag {
 		1 << 18, /* an access: address in F24, and a value whose size is in bits 73-75 */
 	SASS_LATE = 1 << 19, /* its result may come after a branch was taken */
 	SASS_ALL = 1 << 20, /* reads or writes any predicates */
+	SASS_NO_RESULT = 1 << 21, /* F16 is a source, as in no other instruction */
 	SASS_SWITCH = 1 << 17, /* other threads of the warp may run before those behind it */
 };
 

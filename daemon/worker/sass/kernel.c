@@ -49,6 +49,7 @@ static void find_busy(struct sass_usage *usage, const struct sass_opcode *opcode
 		      struct sass_word word) {
 	const bool written = sass_write_scoreboard(word) != SASS_NO_SCOREBOARD;
 	const bool result = (opcode->registers & 1U << SASS_F16) &&
+			    !(opcode->flags & SASS_NO_RESULT) &&
 			    sass_field(word, SASS_F16) != SASS_ZERO_REGISTER;
 	const bool read = sass_read_scoreboard(word) != SASS_NO_SCOREBOARD;
 

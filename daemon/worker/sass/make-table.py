@@ -149,6 +149,8 @@ def row(opcode, one, fields, texts):
         flags.add("WIDE")
     if name in GLOBAL:
         flags.add("GLOBAL")
+    if name == "LDGSTS":
+        flags.add("NORESULT")
     if name in ("P2R", "R2P"):
         flags.add("ALL")
     if name in MATRIX:
