@@ -58,7 +58,17 @@ LONG = {
         "hash-schedules",
     ),
     *("hash-threads", "patch-programs", "program-worker", "ptxas", "random-programs", "random-programs-patch", "verified-programs", "gpuprobectl-ctxsw"),
-    *("gpuprobectl-ring", "gpuprobectl-run", "gpuprobectl-shim", "gpuprobectl-trace", "trace-perfetto", "trace-report", "worker-pool", "fatbin-nvcc"),
+    *(
+        "rewrite",
+        "gpuprobectl-ring",
+        "gpuprobectl-run",
+        "gpuprobectl-shim",
+        "gpuprobectl-trace",
+        "trace-perfetto",
+        "trace-report",
+        "worker-pool",
+        "fatbin-nvcc",
+    ),
     *(
         "judge-bpf",
         "judge-everywhere",

@@ -327,6 +327,14 @@ print(loss.item(), w.grad.double().sum().item(), f(x).double().sum().item(), x.f
         """The SASS engine's points, contexts, helpers and maps, with NVIDIA's library."""
         self.script("engine", TOP / "tests/e2e/test-sass.py", self.build)
 
+    def test_machine_code(self):
+        """Probes in machine code: results of kernels stay the same to the bit, and counts are exact."""
+        result = subprocess.run([self.program("machine-code")], capture_output=True, text=True, timeout=300)
+        print(result.stdout + result.stderr, end="", flush=True)
+        expect("machine-code", (result.returncode, result.stdout.split()[-1:]), (0, ["PASS"]))
+        times = re.findall(r"vectorAdd (\d+) threads (\w+): ([\d.]+) us, x([\d.]+)", result.stdout)
+        self.benchmarks["machine_code"] = {f"{threads} {name}": {"us": float(time), "ratio": float(ratio)} for threads, name, time, ratio in times}
+
     def test_live(self):
         """Attaching to what runs, and detaching, on both engines."""
         self.script("live", TOP / "tests/e2e/test-live.py", self.build)

@@ -1,0 +1,385 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Puts probes into a kernel (rewrite.h). */
+
+#include "rewrite.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "attribute.h"
+#include "kernel.h"
+#include "registers.h"
+
+#define BLOCK_ALIGNMENT 8
+#define PARAMETERS_MAX 4096 /* what KPARAM_INFO and all drivers can have, */
+#define PARAMETERS_MAX_V2 32764 /* and KPARAM_INFO_V2 */
+#define GUARD_SCOREBOARD 5
+#define SEEN_STALL 2 /* the very next instruction does not see a scoreboard that is set */
+#define LONGEST_STALL 15 /* results of the kernel's last calculations are there */
+#define TEXT_ALIGNMENT 128
+
+struct rewriter {
+	const struct sass_request *request;
+	struct sass_cubin cubin;
+	struct sass_kernel kernel;
+	struct sass_buffer text; /* the kernel's code as it becomes */
+	struct sass_buffer exits; /* offsets of EXITs in it, if they are other ones, */
+	struct sass_buffer warp_wide; /* and of probes' warp-wide instructions */
+	struct sass_twin twin;
+};
+
+static void append_word(struct rewriter *rewriter, struct sass_word word) {
+	sass_buffer_append(&rewriter->text, &word, sizeof(word));
+}
+
+/* Constants behind the probe's parameters are those behind the kernel's. */
+static struct sass_word move_constant(const struct rewriter *rewriter,
+				      const struct sass_opcode *opcode, struct sass_word word) {
+	const unsigned offset = sass_constant_offset(word);
+
+	if (!(opcode->flags & SASS_CONSTANT) || offset < rewriter->kernel.arch->parameters)
+		return word;
+	return sass_with_constant_offset(word, offset + rewriter->twin.block_at);
+}
+
+/*
+ * The kernel's first instructions write registers that the probe's memory instructions may still
+ * read or write. So each of them gets a scoreboard, which the end of the probe waits for.
+ */
+static struct sass_word guard(const struct sass_opcode *opcode, struct sass_word word) {
+	const bool written = sass_write_scoreboard(word) != SASS_NO_SCOREBOARD;
+	const bool read = sass_read_scoreboard(word) != SASS_NO_SCOREBOARD;
+	const bool result = (opcode->registers & 1U << SASS_F16) &&
+			    sass_field(word, SASS_F16) != SASS_ZERO_REGISTER;
+
+	if (!(opcode->flags & SASS_VARIABLE) || written || (read && !result))
+		return word;
+	if (result || (opcode->uniform & 1U << SASS_F16))
+		word = sass_set_bits(word, 110, 3, GUARD_SCOREBOARD);
+	else if (opcode->registers || opcode->uniform)
+		word = sass_set_bits(word, 113, 3, GUARD_SCOREBOARD);
+	if (sass_stall(word) < SEEN_STALL)
+		word = sass_set_bits(word, 105, 4, SEEN_STALL);
+	return word;
+}
+
+static void note_warp_wide(struct rewriter *rewriter, const struct sass_probe *probe,
+			   uint64_t begin) {
+	for (size_t i = 0; i < probe->n_warp_wide; i++)
+		sass_buffer_u32(&rewriter->warp_wide, (uint32_t)begin + probe->warp_wide[i]);
+}
+
+/*
+ * The stub at the entry: BSSY, the probe with its exits as branches to the end, BSYNC, the kernel's
+ * first instruction, and back. The warp is together again behind it, as the kernel may rely on.
+ */
+static void append_entry(struct rewriter *rewriter, const struct sass_map *map) {
+	const struct sass_probe *probe = rewriter->request->entry;
+	const struct sass_arch *arch = rewriter->kernel.arch;
+	const uint64_t begin = rewriter->text.size + SASS_WORD_SIZE, end = begin + probe->size;
+	const struct sass_word first = sass_read(rewriter->text.data, 0);
+	unsigned barrier = 15;
+
+	while (barrier && (probe->barriers & 1U << barrier))
+		barrier--;
+	append_word(rewriter, sass_bssy(arch, barrier, begin - SASS_WORD_SIZE, end));
+	for (uint64_t at = 0; at < probe->size; at += SASS_WORD_SIZE) {
+		struct sass_word word = sass_read(probe->code, at);
+		const struct sass_opcode *opcode = sass_opcode_find(arch, word);
+
+		if (opcode->flags & SASS_EXIT)
+			word = sass_branch_for_exit(arch, word, begin + at, end);
+		else
+			word = guard(opcode, move_constant(rewriter, opcode,
+							   sass_map_word(map, arch, word)));
+		append_word(rewriter, word);
+	}
+	note_warp_wide(rewriter, probe, begin);
+	append_word(rewriter,
+		    sass_bsync(arch, barrier, probe->scoreboards | 1U << GUARD_SCOREBOARD));
+	append_word(rewriter, first);
+	append_word(rewriter, sass_branch(arch, rewriter->text.size, SASS_WORD_SIZE));
+	if (!rewriter->text.failed)
+		sass_write(rewriter->text.data, 0, sass_branch(arch, 0, begin - SASS_WORD_SIZE));
+}
+
+/*
+ * The stub of all exits: the probe as it is, whose exits are now the kernel's. It begins by waiting
+ * for all scoreboards: results that nobody waited for may be predicates or registers of the probe.
+ */
+static void append_exit(struct rewriter *rewriter, const struct sass_map *map) {
+	const struct sass_probe *probe = rewriter->request->exit;
+	const struct sass_arch *arch = rewriter->kernel.arch;
+	const uint64_t begin = rewriter->text.size + SASS_WORD_SIZE;
+
+	append_word(rewriter, sass_set_bits(sass_with_wait(arch->nop, SASS_ALL_SCOREBOARDS), 105, 4,
+					    LONGEST_STALL));
+	for (uint64_t at = 0; at < probe->size; at += SASS_WORD_SIZE) {
+		struct sass_word word = sass_read(probe->code, at);
+		const struct sass_opcode *opcode = sass_opcode_find(arch, word);
+
+		if (opcode->flags & SASS_EXIT)
+			sass_buffer_u32(&rewriter->exits, (uint32_t)(begin + at));
+		append_word(rewriter,
+			    move_constant(rewriter, opcode, sass_map_word(map, arch, word)));
+	}
+	note_warp_wide(rewriter, probe, begin);
+	for (size_t i = 0; !rewriter->text.failed && i < rewriter->kernel.n_exits; i++) {
+		const uint32_t at = rewriter->kernel.exits[i];
+
+		sass_write(rewriter->text.data, at,
+			   sass_branch_for_exit(arch, sass_read(rewriter->text.data, at), at,
+						begin - SASS_WORD_SIZE));
+	}
+	rewriter->twin.exits = (uint32_t)rewriter->kernel.n_exits;
+}
+
+static int write_code(struct rewriter *rewriter, struct sass_refusal *refusal) {
+	const struct sass_section *section = &rewriter->cubin.sections[rewriter->kernel.text];
+	struct sass_map map;
+	int r = 0;
+
+	sass_buffer_append(&rewriter->text, section->content, section->header.sh_size);
+	if (rewriter->text.failed)
+		return -ENOMEM;
+	/* The entry's stub is last, as it executes what is at the first place. */
+	if (rewriter->request->exit) {
+		r = sass_map_exit(&map, &rewriter->kernel, rewriter->request->exit, refusal);
+		if (r)
+			return r;
+		append_exit(rewriter, &map);
+		rewriter->twin.registers = map.registers;
+	}
+	if (rewriter->request->entry) {
+		r = sass_map_entry(&map, &rewriter->kernel, rewriter->request->entry, refusal);
+		if (r)
+			return r;
+		append_entry(rewriter, &map);
+		if (map.registers > rewriter->twin.registers)
+			rewriter->twin.registers = map.registers;
+	}
+	while (!rewriter->text.failed && rewriter->text.size % TEXT_ALIGNMENT)
+		append_word(rewriter, rewriter->kernel.arch->nop);
+	return rewriter->text.failed ? -ENOMEM : 0;
+}
+
+/* The block as a parameter: its number, offset and size. */
+static bool append_parameter(const struct rewriter *rewriter, struct sass_buffer *info) {
+	const struct sass_kernel *kernel = &rewriter->kernel;
+	uint32_t value[3] = { 0, kernel->parameters_n | rewriter->twin.block_at << 16,
+			      rewriter->twin.block };
+
+	if (kernel->parameters_v2)
+		return sass_attribute_append(info, SASS_KPARAM_INFO_V2, value, sizeof(value));
+	value[2] = rewriter->twin.block << 18 | 0x1f000;
+	return sass_attribute_append(info, SASS_KPARAM_INFO, value, sizeof(value));
+}
+
+/* Of a kernel without parameters: where they lie, and their size. False: no symbol of the bank. */
+static bool append_first_parameter(const struct rewriter *rewriter, struct sass_buffer *info) {
+	const uint8_t size[4] = { SASS_FORMAT_HALF, SASS_CBANK_PARAM_SIZE,
+				  rewriter->twin.block & 0xff, rewriter->twin.block >> 8 & 0xff };
+	const char *name;
+	Elf64_Sym symbol;
+
+	for (uint32_t i = 1; sass_cubin_symbol(&rewriter->cubin, i, &symbol, &name); i++) {
+		const uint32_t value[2] = { i, rewriter->kernel.arch->parameters |
+						       rewriter->twin.block << 16 };
+
+		if (ELF64_ST_TYPE(symbol.st_info) != STT_SECTION ||
+		    symbol.st_shndx != rewriter->kernel.constants)
+			continue;
+		append_parameter(rewriter, info);
+		sass_buffer_append(info, size, sizeof(size));
+		return sass_attribute_append(info, SASS_PARAM_CBANK, value, sizeof(value));
+	}
+	return false;
+}
+
+/* An attribute as it becomes. Lists that are written anew are left out; false: too long. */
+static bool append_attribute(const struct rewriter *rewriter, const uint8_t *data,
+			     const struct sass_attribute *attribute, struct sass_buffer *info) {
+	const uint32_t size = rewriter->twin.block_at + rewriter->twin.block;
+	const size_t begin = info->size;
+
+	if (attribute->kind == SASS_EXIT_INSTR_OFFSETS && rewriter->request->exit)
+		return true;
+	if (attribute->kind == SASS_INT_WARP_WIDE_INSTR_OFFSETS && attribute->value &&
+	    rewriter->warp_wide.size)
+		return true; /* in merge_warp_wide() */
+	sass_buffer_append(info, data + attribute->at, attribute->end - attribute->at);
+	if (info->failed)
+		return true;
+	if (attribute->kind == SASS_CBANK_PARAM_SIZE)
+		memcpy(info->data + begin + 2, &(uint16_t){ (uint16_t)size }, sizeof(uint16_t));
+	if (attribute->kind == SASS_PARAM_CBANK)
+		memcpy(info->data + begin + 4 + 6, &(uint16_t){ (uint16_t)size }, sizeof(uint16_t));
+	return true;
+}
+
+/* The kernel's own warp-wide instructions and those of probes, in one list. */
+static bool merge_warp_wide(const struct rewriter *rewriter, const struct sass_section *section,
+			    struct sass_buffer *info) {
+	struct sass_buffer list = {};
+	struct sass_attribute attribute;
+	size_t at = 0;
+	bool fits;
+
+	while (sass_attribute_next(section->content, section->header.sh_size, &at, &attribute) == 1)
+		if (attribute.kind == SASS_INT_WARP_WIDE_INSTR_OFFSETS && attribute.value)
+			sass_buffer_append(&list, attribute.value, attribute.size);
+	sass_buffer_append(&list, rewriter->warp_wide.data, rewriter->warp_wide.size);
+	fits = !list.failed &&
+	       sass_attribute_append(info, SASS_INT_WARP_WIDE_INSTR_OFFSETS, list.data, list.size);
+	sass_buffer_deinit(&list);
+	return fits;
+}
+
+static bool make_info(const struct rewriter *rewriter, const struct sass_section *section,
+		      struct sass_buffer *info) {
+	struct sass_attribute attribute;
+	bool fits = true, parameter = false;
+	size_t at = 0;
+
+	while (fits && sass_attribute_next(section->content, section->header.sh_size, &at,
+					   &attribute) == 1) {
+		if (!parameter &&
+		    (attribute.kind == SASS_KPARAM_INFO || attribute.kind == SASS_KPARAM_INFO_V2)) {
+			fits = append_parameter(rewriter, info); /* the last one is listed first */
+			parameter = true;
+		}
+		fits = fits && append_attribute(rewriter, section->content, &attribute, info);
+	}
+	if (fits && !parameter)
+		fits = append_first_parameter(rewriter, info);
+	if (fits && rewriter->request->exit && rewriter->exits.size)
+		fits = sass_attribute_append(info, SASS_EXIT_INSTR_OFFSETS, rewriter->exits.data,
+					     rewriter->exits.size);
+	if (fits && rewriter->warp_wide.size)
+		fits = merge_warp_wide(rewriter, section, info);
+	return fits;
+}
+
+static int write_info(struct rewriter *rewriter, struct sass_refusal *refusal) {
+	const size_t index = rewriter->kernel.info;
+	struct sass_buffer info = {};
+	uint8_t *content = NULL;
+	int r = 0;
+
+	if (!make_info(rewriter, &rewriter->cubin.sections[index], &info))
+		r = sass_refuse(refusal,
+				"the attributes of section %.120s do not fit, or there is "
+				"no symbol of the constant bank",
+				rewriter->cubin.sections[index].name);
+	else if (!info.failed)
+		content = sass_cubin_change(&rewriter->cubin, index, info.size);
+	if (content)
+		memcpy(content, info.data, info.size);
+	sass_buffer_deinit(&info);
+	return r ? r : content ? 0 : -ENOMEM;
+}
+
+static int write_registers(struct rewriter *rewriter) {
+	const size_t index = sass_cubin_find(&rewriter->cubin, ".nv.info", "");
+	const size_t size = rewriter->cubin.sections[index].header.sh_size;
+	Elf64_Shdr *text = &rewriter->cubin.sections[rewriter->kernel.text].header;
+	uint8_t *content = sass_cubin_change(&rewriter->cubin, index, size);
+	struct sass_attribute attribute;
+	size_t at = 0;
+
+	if (!content)
+		return -ENOMEM;
+	while (sass_attribute_next(content, size, &at, &attribute) == 1)
+		if (attribute.kind == SASS_REGCOUNT && attribute.value && attribute.size == 8 &&
+		    sass_u32(attribute.value, 0) == rewriter->kernel.symbol)
+			memcpy(content + attribute.at + 8, &rewriter->twin.registers,
+			       sizeof(uint32_t));
+	/* CUDA 12 has the count in the section's header, too. */
+	if (text->sh_info >> 24)
+		text->sh_info = (text->sh_info & 0xffffff) | rewriter->twin.registers << 24;
+	return 0;
+}
+
+static int place_block(struct rewriter *rewriter, struct sass_refusal *refusal) {
+	const struct sass_probe *entry = rewriter->request->entry, *exit = rewriter->request->exit;
+	const struct sass_kernel *kernel = &rewriter->kernel;
+	struct sass_twin *twin = &rewriter->twin;
+	const uint32_t most = kernel->parameters_v2 ? PARAMETERS_MAX_V2 : PARAMETERS_MAX;
+
+	twin->registers = twin->registers_before = kernel->registers;
+	twin->block_at = (kernel->parameters + BLOCK_ALIGNMENT - 1) & ~(BLOCK_ALIGNMENT - 1U);
+	if (entry)
+		twin->block = entry->block;
+	if (exit && exit->block > twin->block)
+		twin->block = exit->block;
+	if (!kernel->constants || !rewriter->cubin.sections[kernel->constants].content)
+		return sass_refuse(refusal, "the kernel has no constant bank");
+	if (twin->block_at + twin->block > most)
+		return sass_refuse(refusal,
+				   "the kernel has %u bytes of parameters: no room for %u "
+				   "more",
+				   kernel->parameters, twin->block);
+	return 0;
+}
+
+static int write_sections(struct rewriter *rewriter, struct sass_refusal *refusal) {
+	struct sass_kernel *kernel = &rewriter->kernel;
+	const struct sass_twin *twin = &rewriter->twin;
+	const size_t constants = kernel->arch->parameters + twin->block_at + twin->block;
+	uint8_t *text;
+	int r;
+
+	text = sass_cubin_change(&rewriter->cubin, kernel->text, rewriter->text.size);
+	if (!text || !sass_cubin_change(&rewriter->cubin, kernel->constants, constants))
+		return -ENOMEM;
+	memcpy(text, rewriter->text.data, rewriter->text.size);
+	r = sass_cubin_resize_symbol(&rewriter->cubin, kernel->symbol, rewriter->text.size);
+	if (!r)
+		r = write_info(rewriter, refusal);
+	return r ? r : write_registers(rewriter);
+}
+
+static int rewrite(struct rewriter *rewriter, struct sass_refusal *refusal) {
+	const struct sass_request *request = rewriter->request;
+	int r = sass_kernel_init(&rewriter->kernel, &rewriter->cubin, request->kernel, refusal);
+
+	if (r)
+		return r;
+	if ((request->entry && request->entry->arch != rewriter->kernel.arch) ||
+	    (request->exit && request->exit->arch != rewriter->kernel.arch))
+		return sass_refuse(refusal, "the probe is for another architecture");
+	r = place_block(rewriter, refusal);
+	if (!r)
+		r = write_code(rewriter, refusal);
+	if (!r)
+		r = write_sections(rewriter, refusal);
+	if (!r && (rewriter->exits.failed || rewriter->warp_wide.failed))
+		r = -ENOMEM;
+	return r ? r
+		 : sass_cubin_write(&rewriter->cubin, &rewriter->twin.cubin, &rewriter->twin.size);
+}
+
+int sass_rewrite(struct sass_twin *twin, const void *data, size_t size,
+		 const struct sass_request *request, struct sass_refusal *refusal) {
+	struct rewriter rewriter = { .request = request };
+	int r = sass_cubin_init(&rewriter.cubin, data, size, refusal);
+
+	if (r)
+		return r;
+	r = rewrite(&rewriter, refusal);
+	if (!r)
+		*twin = rewriter.twin;
+	sass_buffer_deinit(&rewriter.text);
+	sass_buffer_deinit(&rewriter.exits);
+	sass_buffer_deinit(&rewriter.warp_wide);
+	sass_kernel_deinit(&rewriter.kernel);
+	sass_cubin_deinit(&rewriter.cubin);
+	return r;
+}
+
+void sass_twin_deinit(struct sass_twin *twin) {
+	free(twin->cubin);
+	*twin = (struct sass_twin){};
+}
