@@ -73,7 +73,7 @@ class Program:
 def session(load="load"):
     """A daemon with the object attached, and a program that has loaded and launched before."""
     daemon = Daemon("--engine", "ptx")
-    return daemon, Program(daemon, load=load, GPUPROBE_TWINS="1")
+    return daemon, Program(daemon, load=load)
 
 
 def launches(daemon):

@@ -119,8 +119,7 @@ tell() { # PROGRAM COMMAND
 begin() { # PROGRAM COMMAND...: as the user that $as says
 	local command in out
 	mkfifo "/run/$1.in" "/run/$1.out"
-	# GPUPROBE_TWINS=1: modules that are loaded already get probes only so, as long as that is not the default
-	"${as[@]}" env LD_PRELOAD="$shim" LD_LIBRARY_PATH=/opt/test GPUPROBE_TWINS=1 /opt/test/live_driver <"/run/$1.in" >"/run/$1.out" &
+	"${as[@]}" env LD_PRELOAD="$shim" LD_LIBRARY_PATH=/opt/test /opt/test/live_driver <"/run/$1.in" >"/run/$1.out" &
 	pid[$1]=$!
 	exec {in}>"/run/$1.in" {out}<"/run/$1.out"
 	to[$1]=$in from[$1]=$out

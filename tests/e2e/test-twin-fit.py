@@ -80,7 +80,7 @@ NEXT:
 
 class Fit(live.Live):
     def __init__(self, daemon, **more):
-        super().__init__(daemon, load=None, program=FIT, GPUPROBE_TWINS="1", **more)
+        super().__init__(daemon, load=None, program=FIT, **more)
         self.sums = False
         self.threads = BLOCK
 

@@ -27,7 +27,7 @@ class Graph(live.Live):
     """With the graph's launches among those that must have been made."""
 
     def __init__(self, daemon, **more):
-        super().__init__(daemon, GPUPROBE_TWINS="1", **more)
+        super().__init__(daemon, **more)
 
     def capture(self, nodes=NODES):
         self.do(f"capture 0 vectorAdd {nodes}")

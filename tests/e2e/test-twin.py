@@ -96,7 +96,7 @@ POINTERS = (
 
 
 def Live(daemon, **more):
-    return live.Live(daemon, GPUPROBE_TWINS="1", **more)
+    return live.Live(daemon, **more)
 
 
 def ptx_daemon(*options):
