@@ -207,19 +207,21 @@ UPDATE_NODE(cuGraphExecExternalSemaphoresWaitNodeSetParams, SET(node_set_wait_ex
 	    (exec, node, parameters), const void *parameters)
 UPDATE_NODE(cuGraphExecHostNodeSetParams, SET(node_set_host), (exec, node, parameters),
 	    const void *parameters)
-UPDATE_TWIN(cuGraphExecKernelNodeSetParams, GIVE_KERNEL(NODE_KERNEL_SIZE_1), TWIN_KERNEL(NODE_KERNEL_SIZE_1),
-	      SET(node_set_kernel), (exec, node, parameters), const void *parameters)
-UPDATE_TWIN(cuGraphExecKernelNodeSetParams_v2, GIVE_KERNEL(NODE_KERNEL_SIZE_2), TWIN_KERNEL(NODE_KERNEL_SIZE_2),
-	      SET(node_set_kernel_v2), (exec, node, parameters), const void *parameters)
+UPDATE_TWIN(cuGraphExecKernelNodeSetParams, GIVE_KERNEL(NODE_KERNEL_SIZE_1),
+	    TWIN_KERNEL(NODE_KERNEL_SIZE_1), SET(node_set_kernel), (exec, node, parameters),
+	    const void *parameters)
+UPDATE_TWIN(cuGraphExecKernelNodeSetParams_v2, GIVE_KERNEL(NODE_KERNEL_SIZE_2),
+	    TWIN_KERNEL(NODE_KERNEL_SIZE_2), SET(node_set_kernel_v2), (exec, node, parameters),
+	    const void *parameters)
 UPDATE_NODE(cuGraphExecMemcpyNodeSetParams, SET(node_set_copy), (exec, node, parameters, context),
 	    const void *parameters, driver_handle context)
 UPDATE_NODE(cuGraphExecMemsetNodeSetParams, SET(node_set_memory), (exec, node, parameters, context),
 	    const void *parameters, driver_handle context)
 UPDATE_TWIN(cuGraphExecNodeSetParams, any_give(exec, node, parameters),
-	      any_set(exec, node, parameters, number), SET(node_set_any), (exec, node, parameters),
-	      void *parameters)
+	    any_set(exec, node, parameters, number), SET(node_set_any), (exec, node, parameters),
+	    void *parameters)
 UPDATE_TWIN(cuGraphExecChildGraphNodeSetParams, false,
-	      graph_twin_node_given(exec, node, child, number),
-	      graph_node_given(theirs, &found, child), (exec, node, child), driver_handle child)
+	    graph_twin_node_given(exec, node, child, number),
+	    graph_node_given(theirs, &found, child), (exec, node, child), driver_handle child)
 UPDATE_NODE(cuGraphNodeSetEnabled, graph_node_enabled(theirs, &found, enabled),
 	    (exec, node, enabled), unsigned enabled)

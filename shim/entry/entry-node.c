@@ -22,15 +22,15 @@
 		graph_source_change_end();           \
 		return result_;                      \
 	} while (0)
-#define KERNEL(name, handle, arguments, ...)                     \
-	WRAP(name, __VA_ARGS__, const void *parameters) {        \
-		CHANGED(name, handle, arguments);                \
+#define KERNEL(name, handle, arguments, ...)              \
+	WRAP(name, __VA_ARGS__, const void *parameters) { \
+		CHANGED(name, handle, arguments);         \
 	}
 
 KERNEL(cuGraphAddKernelNode, graph, (node, graph, nodes, count, parameters), driver_handle *node,
        driver_handle graph, const void *nodes, size_t count)
-KERNEL(cuGraphAddKernelNode_v2, graph, (node, graph, nodes, count, parameters),
-       driver_handle *node, driver_handle graph, const void *nodes, size_t count)
+KERNEL(cuGraphAddKernelNode_v2, graph, (node, graph, nodes, count, parameters), driver_handle *node,
+       driver_handle graph, const void *nodes, size_t count)
 KERNEL(cuGraphKernelNodeSetParams, node, (node, parameters), driver_handle node)
 KERNEL(cuGraphKernelNodeSetParams_v2, node, (node, parameters), driver_handle node)
 
@@ -42,20 +42,20 @@ static void note_bodies(driver_handle node, const struct node_any *any) {
 		graph_source_note_bodies(node, bodies, (size_t)(any->space[1] >> 32));
 }
 
-#define ADD_ANY(name, arguments, ...)                            \
-	WRAP(name, __VA_ARGS__, void *parameters) {              \
-		bool twins = arm_work() & ARM_TWINS;             \
-		driver_result result;                            \
-                                                                 \
-		if (twins)                                       \
-			graph_source_change(graph);              \
-		result = REAL(name) arguments;                   \
-		if (twins) {                                     \
-			if (!result)                             \
-				note_bodies(*node, parameters);  \
-			graph_source_change_end();               \
-		}                                                \
-		return result;                                   \
+#define ADD_ANY(name, arguments, ...)                           \
+	WRAP(name, __VA_ARGS__, void *parameters) {             \
+		bool twins = arm_work() & ARM_TWINS;            \
+		driver_result result;                           \
+                                                                \
+		if (twins)                                      \
+			graph_source_change(graph);             \
+		result = REAL(name) arguments;                  \
+		if (twins) {                                    \
+			if (!result)                            \
+				note_bodies(*node, parameters); \
+			graph_source_change_end();              \
+		}                                               \
+		return result;                                  \
 	}
 ADD_ANY(cuGraphAddNode, (node, graph, nodes, count, parameters), driver_handle *node,
 	driver_handle graph, const void *nodes, size_t count)

@@ -60,8 +60,7 @@ static driver_result (*real_cuModuleUnload)(driver_handle);
 		return result;                 \
 	}
 
-LOAD(cuLibraryLoadData,
-     (library, code, jit_options, jit_values, jit_count, options, values, count),
+LOAD(cuLibraryLoadData, (library, code, jit_options, jit_values, jit_count, options, values, count),
      twin_loaded(LOAD_LIBRARY, *library, code, twin_is_preserved(options, values, count)),
      driver_handle *library, const void *code, void *jit_options, void **jit_values,
      unsigned jit_count, void *options, void **values, unsigned count)
@@ -128,50 +127,50 @@ static inline driver_handle add_block(struct launch_frame *frame, const struct l
  * Without any work it is a jump, which has nothing to save: what is more is in a function of its
  * own.
  */
-#define LAUNCH(name, SHAPE, EXTRA, arguments, ...)                                              \
-	static driver_result work_##name(__VA_ARGS__);                                          \
-	WRAP(name, __VA_ARGS__) {                                                               \
-		if (__builtin_expect(!arm_work(), 1))                                           \
-			return REAL(name) arguments;                                            \
-		return work_##name arguments;                                                   \
-	}                                                                                       \
-	static __attribute__((noinline)) driver_result work_##name(__VA_ARGS__) {               \
-		unsigned work_ = arm_work();                                                    \
-		const driver_handle own_ = function;                                            \
-		struct twin_shape shape_ = { 0 };                                               \
-		struct launch_frame frame_;                                                     \
-		struct launch_form form_ = { 0 };                                               \
-		driver_result result_;                                                          \
-                                                                                                \
-		if ((work_ & ARM_ENGINE) && patch_needed())                                     \
-			patch_launch();                                                         \
-		if (work_ & ARM_ENGINE)                                                         \
-			patch_first_launch(function);                                           \
-		if (work_ & ARM_TWINS) {                                                        \
-			shape_ = SHAPE;                                                         \
-			twin_prepare(&shape_);                                                  \
-			work_ = arm_work();                                                     \
-		}                                                                               \
-		if (work_ & ARM_LOADS)                                                          \
-			arm_current(0);                                                         \
-		frame_.used = false;                                                            \
-		if (work_ & ~ARM_LOADS)                                                         \
-			gate_enter();                                                           \
-		if (work_ & ARM_TWINS)                                                          \
-			function = twin_choose(&shape_, &form_);                                \
-		if (function != own_)                                                           \
-			function = ADD_BLOCK(name, shape_.stream, EXTRA);                       \
-		result_ = REAL(name) arguments;                                                 \
-		launch_block_end(&frame_);                                                      \
-		if (__builtin_expect(result_ && function != own_, 0)) {                         \
-			function = own_;                                                        \
-			result_ = REAL(name) arguments;                                         \
-		}                                                                               \
-		if (work_ & ~ARM_LOADS)                                                         \
-			gate_leave();                                                           \
-		if (__builtin_expect(__atomic_load_n(&handles_unsaid, __ATOMIC_RELAXED), 0))       \
-			handles_say();                                                             \
-		return result_;                                                                 \
+#define LAUNCH(name, SHAPE, EXTRA, arguments, ...)                                           \
+	static driver_result work_##name(__VA_ARGS__);                                       \
+	WRAP(name, __VA_ARGS__) {                                                            \
+		if (__builtin_expect(!arm_work(), 1))                                        \
+			return REAL(name) arguments;                                         \
+		return work_##name arguments;                                                \
+	}                                                                                    \
+	static __attribute__((noinline)) driver_result work_##name(__VA_ARGS__) {            \
+		unsigned work_ = arm_work();                                                 \
+		const driver_handle own_ = function;                                         \
+		struct twin_shape shape_ = { 0 };                                            \
+		struct launch_frame frame_;                                                  \
+		struct launch_form form_ = { 0 };                                            \
+		driver_result result_;                                                       \
+                                                                                             \
+		if ((work_ & ARM_ENGINE) && patch_needed())                                  \
+			patch_launch();                                                      \
+		if (work_ & ARM_ENGINE)                                                      \
+			patch_first_launch(function);                                        \
+		if (work_ & ARM_TWINS) {                                                     \
+			shape_ = SHAPE;                                                      \
+			twin_prepare(&shape_);                                               \
+			work_ = arm_work();                                                  \
+		}                                                                            \
+		if (work_ & ARM_LOADS)                                                       \
+			arm_current(0);                                                      \
+		frame_.used = false;                                                         \
+		if (work_ & ~ARM_LOADS)                                                      \
+			gate_enter();                                                        \
+		if (work_ & ARM_TWINS)                                                       \
+			function = twin_choose(&shape_, &form_);                             \
+		if (function != own_)                                                        \
+			function = ADD_BLOCK(name, shape_.stream, EXTRA);                    \
+		result_ = REAL(name) arguments;                                              \
+		launch_block_end(&frame_);                                                   \
+		if (__builtin_expect(result_ && function != own_, 0)) {                      \
+			function = own_;                                                     \
+			result_ = REAL(name) arguments;                                      \
+		}                                                                            \
+		if (work_ & ~ARM_LOADS)                                                      \
+			gate_leave();                                                        \
+		if (__builtin_expect(__atomic_load_n(&handles_unsaid, __ATOMIC_RELAXED), 0)) \
+			handles_say();                                                       \
+		return result_;                                                              \
 	}
 
 #define SHAPE_OF(is_cooperative)                       \
@@ -182,17 +181,17 @@ static inline driver_handle add_block(struct launch_frame *frame, const struct l
 			      .shared = shared,        \
 			      .cooperative = (is_cooperative) })
 #define LAUNCH_KERNEL(name)                                                                        \
-	LAUNCH(name, SHAPE_OF(false), &extra,                                \
+	LAUNCH(name, SHAPE_OF(false), &extra,                                                      \
 	       (function, gx, gy, gz, bx, by, bz, shared, stream, parameters, extra),              \
 	       driver_handle function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,         \
 	       unsigned by, unsigned bz, unsigned shared, driver_handle stream, void **parameters, \
 	       void **extra)
-#define LAUNCH_KERNEL_EX(name)                                                              \
-	LAUNCH(name, fit_shape(function, configuration), &extra, \
-	       (configuration, function, parameters, extra), const void *configuration,     \
+#define LAUNCH_KERNEL_EX(name)                                                          \
+	LAUNCH(name, fit_shape(function, configuration), &extra,                        \
+	       (configuration, function, parameters, extra), const void *configuration, \
 	       driver_handle function, void **parameters, void **extra)
 #define LAUNCH_COOPERATIVE(name)                                                           \
-	LAUNCH(name, SHAPE_OF(true), NULL,                           \
+	LAUNCH(name, SHAPE_OF(true), NULL,                                                 \
 	       (function, gx, gy, gz, bx, by, bz, shared, stream, parameters),             \
 	       driver_handle function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, \
 	       unsigned by, unsigned bz, unsigned shared, driver_handle stream, void **parameters)
@@ -349,13 +348,13 @@ static void changed(enum handles_setting setting, driver_handle handle, int attr
 FOLLOW(cuFuncSetAttribute, (function, attribute, value),
        changed(HANDLES_FUNCTION_ATTRIBUTE, function, attribute, value, 0), driver_handle function,
        int attribute, int value)
-FOLLOW(cuFuncSetCacheConfig, (function, value), changed(HANDLES_FUNCTION_CACHE, function, 0, value, 0),
-       driver_handle function, int value)
+FOLLOW(cuFuncSetCacheConfig, (function, value),
+       changed(HANDLES_FUNCTION_CACHE, function, 0, value, 0), driver_handle function, int value)
 FOLLOW(cuFuncSetSharedMemConfig, (function, value),
        changed(HANDLES_FUNCTION_BANKS, function, 0, value, 0), driver_handle function, int value)
 FOLLOW(cuKernelSetAttribute, (attribute, value, kernel, device),
-       changed(HANDLES_KERNEL_ATTRIBUTE, kernel, attribute, value, device), int attribute, int value,
-       driver_handle kernel, int device)
+       changed(HANDLES_KERNEL_ATTRIBUTE, kernel, attribute, value, device), int attribute,
+       int value, driver_handle kernel, int device)
 FOLLOW(cuKernelSetCacheConfig, (kernel, value, device),
        changed(HANDLES_KERNEL_CACHE, kernel, 0, value, device), driver_handle kernel, int value,
        int device)
@@ -385,7 +384,7 @@ static void listed_kernels(driver_handle library) {
 		result = REAL(name)(list, limit, container);                       \
 		saved = errno;                                                     \
 		if (!result && list && (arm_work() & ARM_TWINS))                   \
-			handles_listed(library, container, list, limit);              \
+			handles_listed(library, container, list, limit);           \
 		errno = saved;                                                     \
 		if (library && !result && (arm_work() & ARM_ENGINE))               \
 			listed_kernels(container);                                 \

@@ -33,7 +33,7 @@ static bool take_layout(struct kernel_copy *copy) {
 		return true;
 	copy->sized = NULL;
 	get = handles_is_kernel(copy->known) ? driver->kernel_get_parameter
-					  : driver->function_get_parameter;
+					     : driver->function_get_parameter;
 	if (!get)
 		return false;
 	for (;; count++) {

@@ -97,7 +97,7 @@ static bool set_attribute(enum handles_kind kind, driver_handle handle, int attr
 }
 
 bool handles_like(const struct handles_origin *origin, driver_handle other, enum handles_kind kind,
-	       driver_handle original) {
+		  driver_handle original) {
 	driver_handle before;
 	bool good = true;
 	int value, now;

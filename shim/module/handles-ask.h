@@ -41,7 +41,7 @@ driver_handle handles_ask(const struct handles_origin *origin, const char *name)
  * which is of that kind. False: it cannot stand for it.
  */
 bool handles_like(const struct handles_origin *origin, driver_handle other, enum handles_kind kind,
-	       driver_handle original);
+		  driver_handle original);
 
 /* Makes the change on `other`. */
 bool handles_change(const struct handles_change *change, driver_handle other);

@@ -49,7 +49,8 @@ struct kernel {
 struct module {
 	struct module *next;
 	struct original *original;
-	const struct module *library; /* of a place (handles_place_add()): which is in that context */
+	const struct module
+		*library; /* of a place (handles_place_add()): which is in that context */
 	driver_handle context;
 	uint64_t context_id;
 	driver_handle twin; /* NULL: it has none */
@@ -248,8 +249,8 @@ static void free_module(struct module *module) {
 	free(module);
 }
 
-void handles_original_added(struct original *original, driver_handle container, driver_handle context,
-			 uint64_t context_id, uint64_t born) {
+void handles_original_added(struct original *original, driver_handle container,
+			    driver_handle context, uint64_t context_id, uint64_t born) {
 	struct module *module = calloc(1, sizeof(*module));
 
 	if (!module || !enter()) {
@@ -260,8 +261,8 @@ void handles_original_added(struct original *original, driver_handle container, 
 	modules = module;
 	if (container)
 		add(container,
-		    (struct handles_origin){ HANDLES_CONTAINER, NULL, context, context_id, born }, module,
-		    NULL, NULL);
+		    (struct handles_origin){ HANDLES_CONTAINER, NULL, context, context_id, born },
+		    module, NULL, NULL);
 	leave();
 }
 
@@ -295,7 +296,7 @@ static struct module *module_of(const struct original *original) {
 }
 
 static struct handles_origin origin_in(struct handles_origin origin, driver_handle context,
-				    uint64_t context_id) {
+				       uint64_t context_id) {
 	origin.context = context;
 	origin.context_id = context_id;
 	origin.born = arm_born();
@@ -327,7 +328,7 @@ static bool copy_changes_to(struct kernel *to, const struct kernel *from, driver
 }
 
 bool handles_place_add(driver_handle handle, struct original *original, driver_handle context,
-		    uint64_t context_id) {
+		       uint64_t context_id) {
 	const struct entry *entry;
 	struct kernel *kernel = NULL;
 	struct module *module;
@@ -356,8 +357,8 @@ void handles_twin_changed(struct original *original, const struct load *twin) {
 	if (!enter_surely())
 		return;
 	module = module_of(original);
-	if (module && !(twin && module->twin == twin->handle && module->module_id == twin->module_id &&
-			module->epoch == twin->epoch)) {
+	if (module && !(twin && module->twin == twin->handle &&
+			module->module_id == twin->module_id && module->epoch == twin->epoch)) {
 		if (module->twin != (twin ? twin->handle : NULL))
 			__atomic_add_fetch(&handles_twin_version, 1, __ATOMIC_RELEASE);
 		if (!module->twin != !twin)
@@ -412,7 +413,8 @@ bool handles_is_original(driver_handle container) {
 	return find(container, true);
 }
 
-static void got(driver_handle from, driver_handle handle, const char *name, enum handles_kind kind) {
+static void got(driver_handle from, driver_handle handle, const char *name,
+		enum handles_kind kind) {
 	struct handles_origin origin = { .kind = kind, .from = from };
 	const struct entry *container;
 	struct kernel *kernel = NULL;
@@ -475,7 +477,8 @@ void handles_listed(bool library, driver_handle container, driver_handle *list, 
 		return;
 	for (unsigned i = 0; i < count && i < limit; i++)
 		if (name_of(&name, list[i]) == 0)
-			(library ? handles_got_kernel : handles_got_function)(container, list[i], name);
+			(library ? handles_got_kernel : handles_got_function)(container, list[i],
+									      name);
 }
 
 /* Notes a change in place of an earlier one of the same thing. True: the twin needs it. */
@@ -504,7 +507,8 @@ static bool note(struct kernel *kernel, const struct handles_change *change) {
 }
 
 /* Where the twin of what came from there is. */
-static struct handles_origin other_origin(const struct module *module, struct handles_origin origin) {
+static struct handles_origin other_origin(const struct module *module,
+					  struct handles_origin origin) {
 	origin.from = module->twin;
 	if (!module->twin_is_library)
 		origin.kind = HANDLES_FUNCTION;
@@ -514,7 +518,8 @@ static struct handles_origin other_origin(const struct module *module, struct ha
 }
 
 /* The change for that: of a function, where it was made about a kernel. */
-static struct handles_change other_change(const struct module *module, struct handles_change change) {
+static struct handles_change other_change(const struct module *module,
+					  struct handles_change change) {
 	change.origin = other_origin(module, change.origin);
 	if (!module->twin_is_library) {
 		if (change.setting == HANDLES_KERNEL_ATTRIBUTE)
@@ -591,7 +596,7 @@ static void follow(const struct follower *follower) {
 }
 
 void handles_changed(enum handles_setting setting, driver_handle handle, int attribute, int value,
-		  int device) {
+		     int device) {
 	const struct handles_change change = { setting, handle, { 0 }, attribute, value, device };
 	struct follower followers[FOLLOWERS_MAX];
 	unsigned count = 0;
@@ -738,7 +743,7 @@ void handles_twin_resolve(driver_handle handle, driver_handle context) {
 }
 
 driver_handle handles_twin(driver_handle handle, driver_handle context, struct original **original,
-			struct launch_form *form) {
+			   struct launch_form *form) {
 	const struct entry *entry = find_at(handle, context);
 	driver_handle target;
 
@@ -774,7 +779,7 @@ static void describe(struct unsaid *unsaid, const struct entry *entry, enum hand
 static void say(const struct unsaid *unsaid) {
 	if (unsaid->module_id)
 		load_report_own(unsaid->module_id, unsaid->epoch, unsaid->name, unsaid->why,
-				 unsaid->count);
+				unsaid->count);
 }
 
 /* Counts a launch of the own kernel. Is it one to be reported? */

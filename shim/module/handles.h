@@ -47,7 +47,7 @@ enum handles_setting {
  * The twin is not unloaded meanwhile.
  */
 void handles_changed(enum handles_setting setting, driver_handle handle, int attribute, int value,
-		  int device);
+		     int device);
 
 /* A context is gone (now, until: arm_outlives()). */
 void handles_context_ended(driver_handle context, uint64_t now, uint64_t until);
@@ -58,8 +58,8 @@ void handles_context_ended(driver_handle context, uint64_t now, uint64_t until);
  * handles_place_add().
  */
 struct original;
-void handles_original_added(struct original *original, driver_handle container, driver_handle context,
-			 uint64_t context_id, uint64_t born);
+void handles_original_added(struct original *original, driver_handle container,
+			    driver_handle context, uint64_t context_id, uint64_t born);
 void handles_original_removed(struct original *original);
 /* Changes whenever the twin of a module does, and when twin.c has looked at attachments. */
 extern uint64_t handles_twin_version __attribute__((visibility("hidden")));
@@ -74,7 +74,7 @@ bool handles_is_kernel(driver_handle handle);
  * place there, as a function of another context.
  */
 bool handles_place_add(driver_handle handle, struct original *original, driver_handle context,
-		    uint64_t context_id);
+		       uint64_t context_id);
 /* The original of a function or kernel in a context; NULL: none is known. Any thread, no lock. */
 struct original *handles_original(driver_handle handle, driver_handle context);
 /* Its twin is this one from now on, or there is none (NULL). */
@@ -86,7 +86,7 @@ void handles_twin_resolve(driver_handle handle, driver_handle context);
 /* The twin of a function or kernel, of which original, and the block of a launch that it has to be
  * given; itself where there is none. Inside of the gate. */
 driver_handle handles_twin(driver_handle handle, driver_handle context, struct original **original,
-			struct launch_form *form);
+			   struct launch_form *form);
 
 /* Why a kernel is launched without its probes. */
 enum handles_why {
@@ -94,7 +94,8 @@ enum handles_why {
 	HANDLES_NOT_AT_ONCE, /* its blocks may not fit at once with them (fit.h) */
 };
 
-/* It is launched without its twin. The daemon is told by the next handles_say(). Inside of the gate.
+/* It is launched without its twin. The daemon is told by the next handles_say(). Inside of the
+ * gate.
  */
 void handles_twin_refused(driver_handle handle, driver_handle context, enum handles_why why);
 

@@ -211,14 +211,14 @@ void load_report_map(uint64_t module_id, uint64_t map_id, const char *reason) {
 }
 
 void load_report_own(uint64_t module_id, uint64_t number, const char *kernel, enum handles_why why,
-		      unsigned launches) {
+		     unsigned launches) {
 	char reason[WIRE_REASON_MAX];
 
 	snprintf(reason, sizeof(reason),
 		 WIRE_REPORT_KERNEL "%s: launched %u time%s without probes, with which %s", kernel,
 		 launches, launches == 1 ? "" : "s",
 		 why == HANDLES_NOT_AT_ONCE ? "its blocks may not all fit on the device at once"
-					 : "registers do not suffice");
+					    : "registers do not suffice");
 	if (!load_lock())
 		return;
 	if (number == epoch)
@@ -370,8 +370,7 @@ static struct load *connect_and_ask(const struct interest *found, const struct i
  * How long a launch may wait for the daemon: if its twin is not awaited, not long; twice as long
  * after each time when that was too short.
  */
-static uint64_t patience_ms(const struct interest *found, const struct image *image,
-			    bool awaited) {
+static uint64_t patience_ms(const struct interest *found, const struct image *image, bool awaited) {
 	const uint64_t ms = (AT_ONCE_MS << missed) + (image->size >> 20);
 
 	return awaited || ms > found->deadline_ms ? found->deadline_ms : ms;

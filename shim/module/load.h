@@ -146,7 +146,7 @@ void load_report_map(uint64_t module_id, uint64_t map_id,
  */
 enum handles_why;
 void load_report_own(uint64_t module_id, uint64_t epoch, const char *kernel, enum handles_why why,
-		      unsigned launches);
+		     unsigned launches);
 
 /*
  * Reports a reason that is about no module, as load_report() does. Opens a connection for it if

@@ -413,8 +413,9 @@ static bool is_stopping(bool *elsewhere) {
 }
 
 /*
- * Ends the thread's work, and returns true, if no instance is left. A thread that adds one starts this thread with the instances' lock held: so
- * it finds this thread at work or ended, never in between.
+ * Ends the thread's work, and returns true, if no instance is left. A thread that adds one starts
+ * this thread with the instances' lock held: so it finds this thread at work or ended, never in
+ * between.
  */
 static bool retire(void) {
 	bool idle = true;

@@ -154,7 +154,7 @@ static driver_result get_device(int *device) {
 }
 
 void load_report_own(uint64_t module_id, uint64_t epoch, const char *kernel, enum handles_why why,
-		      unsigned launches) {
+		     unsigned launches) {
 	assert_int_equal(epoch, 1);
 	reported.count++;
 	reported.module = module_id;

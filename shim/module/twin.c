@@ -232,10 +232,9 @@ static driver_handle find_primary(driver_handle stream) {
 
 static void add(enum load_kind kind, driver_handle handle, const struct image *image,
 		bool preserved, bool awaited) {
-	struct original *one = NULL, made = { .kind = kind,
-					      .handle = handle,
-					      .image = *image,
-					      .awaited = awaited };
+	struct original *one = NULL, made = {
+		.kind = kind, .handle = handle, .image = *image, .awaited = awaited
+	};
 
 	if (!preserved) {
 		made.copy = copy_image(&made.image);
@@ -847,8 +846,7 @@ static bool is_due(struct twin_shape *shape) {
 	if (!__atomic_load_n(&wanted, __ATOMIC_RELAXED) || capture_is_going_on())
 		return false;
 	one = find_original(shape);
-	return one &&
-	       (!is_asked(one) || handles_twin_is_open(shape->function, shape->context));
+	return one && (!is_asked(one) || handles_twin_is_open(shape->function, shape->context));
 }
 
 /* Does a launch wait for its twin, and so for another thread that makes it? */
@@ -912,7 +910,8 @@ static driver_handle choose(struct twin_shape *shape, struct original **one,
 	fit = fit_ask(shape, twin);
 	if (fit == FIT_NO_REGISTERS || fit == FIT_NOT_AT_ONCE)
 		handles_twin_refused(function, shape->context,
-				  fit == FIT_NOT_AT_ONCE ? HANDLES_NOT_AT_ONCE : HANDLES_NO_REGISTERS);
+				     fit == FIT_NOT_AT_ONCE ? HANDLES_NOT_AT_ONCE
+							    : HANDLES_NO_REGISTERS);
 	return fit == FIT_YES ? twin : function;
 }
 

@@ -32,7 +32,9 @@ for form in ("pointer", "resident"):
     good = program.step("l") and program.step("k") and program.step("l") and within(lambda: second.count() == 3 * THREADS)
     report(f"{form}: the second daemon counts, also what was loaded before", good, str(second.count()))
     report(
-        f"{form}: and hears of no old module", sorted(f[0] for k, f in second.messages if k in (wire.ARMED, wire.UNLOAD)) == [1, 1, 2, 3, 3], str(second.messages)
+        f"{form}: and hears of no old module",
+        sorted(f[0] for k, f in second.messages if k in (wire.ARMED, wire.UNLOAD)) == [1, 1, 2, 3, 3],
+        str(second.messages),
     )
     report(f"{form}: ends", program.end() == 0 and second.count() == 3 * THREADS, str(second.count()))
     second.stop()

@@ -99,7 +99,11 @@ def reused(form, waits=True):
         if good:  # our thread may be just looking at the lists: then it is known the next time
             counts = [int(number) // int(used[0]) for number in used]
             good = counts[0] == 1 and min(counts[1:]) == 1 and max(counts) < 10
-        report(f"{form}: the memory of maps that are gone is given back{'' if waits else ', without a wait'}", good, f"{used} {mapped} {daemon.values()} {daemon.reports()}")
+        report(
+            f"{form}: the memory of maps that are gone is given back{'' if waits else ', without a wait'}",
+            good,
+            f"{used} {mapped} {daemon.values()} {daemon.reports()}",
+        )
 
 
 def register_fails(form, place_bytes):

@@ -138,7 +138,8 @@ def test_registers():
             run(daemon, VEC_ADD, "--threads", "8192", "--block", "1024", "--launches", "3", "--how", how, "--load", load, **few)
             wait_until(
                 lambda: (
-                    [(o["outcome"], bool(re.match("launched [13] times? without probes", o["reason"]))) for o in daemon.why()][:2] == [("not-probed", True), ("probed", False)]
+                    [(o["outcome"], bool(re.match("launched [13] times? without probes", o["reason"]))) for o in daemon.why()][:2]
+                    == [("not-probed", True), ("probed", False)]
                 ),
                 f"why says so: {how}",
             )
