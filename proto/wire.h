@@ -140,8 +140,8 @@ enum wire_image_flags {
 		1 << 2, /* the module is loaded already: the answer is a twin's image (twin.h); it
 			   comes at once, and is WIRE_LATER_KEEP while there is none yet */
 	WIRE_IMAGE_FLAG_AWAITED =
-		1 << 3, /* with TWIN: the module was loaded under an attachment, and its first launch
-			   waits: the answer may take as long as the process's budget */
+		1 << 3, /* with TWIN: the module was loaded under an attachment, and its first
+			   launch waits: the answer may take as long as the process's budget */
 };
 
 /*
@@ -330,15 +330,12 @@ struct wire_unload {
  *
  *   WIRE_REPORT_KERNEL, a kernel's name, ": "   that kernel of the module only
  *   WIRE_REPORT_MAP, a map's id, ": "           only the attachments that use the map
- *   WIRE_REPORT_LIBRARY, a library's name, ": " no failure: why images of that library are not
- *                                               replaced
  *   WIRE_REPORT_MODULE, a kernel's name (or that none is known), ": "
  *                                               no failure: why the module of that kernel is not
  *                                               patched
  */
 #define WIRE_REPORT_KERNEL "kernel "
 #define WIRE_REPORT_MAP "map "
-#define WIRE_REPORT_LIBRARY "library "
 #define WIRE_REPORT_MODULE "module with "
 #define WIRE_REPORT_NAME_MAX 96
 struct wire_report {
