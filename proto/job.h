@@ -158,7 +158,6 @@ static const char *const job_image_kinds[] = { [1] = "fatbin", [2] = "ptx", [3] 
 #define JOB_KEY_LINE "line"
 #define JOB_KEY_BLOCK "block"
 #define JOB_KEY_SPACES "spaces"
-#define JOB_KEY_NOT "not"
 
 /* Replies of `image` and `patch`. */
 #define JOB_KEY_SIZE "size" /* bytes of the output; of all jobs */

@@ -36,9 +36,7 @@
 struct patch_module {
 	uint32_t size; /* of this record, names and padding included */
 	uint32_t number; /* the shim's own number for the module */
-	uint64_t module_id; /* of the replaced image that the module came from (wire.h); 0: the
-			       application's own image. The plan leaves out attachments that this
-			       image already carries */
+	uint64_t unused; /* 0 */
 	uint32_t name_count;
 	uint32_t reserved; /* 0 */
 };

@@ -330,15 +330,12 @@ struct wire_unload {
  *
  *   WIRE_REPORT_KERNEL, a kernel's name, ": "   that kernel of the module only
  *   WIRE_REPORT_MAP, a map's id, ": "           only the attachments that use the map
- *   WIRE_REPORT_LIBRARY, a library's name, ": " no failure: why images of that library are not
- *                                               replaced
  *   WIRE_REPORT_MODULE, a kernel's name (or that none is known), ": "
  *                                               no failure: why the module of that kernel is not
  *                                               patched
  */
 #define WIRE_REPORT_KERNEL "kernel "
 #define WIRE_REPORT_MAP "map "
-#define WIRE_REPORT_LIBRARY "library "
 #define WIRE_REPORT_MODULE "module with "
 #define WIRE_REPORT_NAME_MAX 96
 struct wire_report {

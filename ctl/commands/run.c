@@ -199,7 +199,7 @@ static void become_launcher(const struct run *run, int go, int output) {
 	if (asprintf(&value, "%s%s%s", run->shim, preload ? ":" : "", preload ?: "") < 0)
 		_exit(CTL_ERROR);
 	setenv("LD_PRELOAD", value, 1);
-	unsetenv("GPUPROBE"); /* off is for programs that are to be left alone */
+	setenv("GPUPROBE", "ptx", 1); /* the kernel is ours, in PTX: it needs no other engine */
 	if (run->ctl->session)
 		setenv(PATHS_SESSION_VARIABLE, run->ctl->session_name ?: "", 1);
 	dup2(output, STDOUT_FILENO);

@@ -78,7 +78,7 @@ class Run(unittest.TestCase):
 
     def test_results(self):
         self.assertEqual(self.ctl(), LOG + COUNTER)
-        self.assertEqual(self.launched(), f"1 1 1 1 1 1 1 0 {self.dir}/ctl/../shim/libgpuprobe-shim.so\n")
+        self.assertEqual(self.launched(), f"1 1 1 1 1 1 1 0 ptx{self.dir}/ctl/../shim/libgpuprobe-shim.so\n")
         self.ctl("--grid=4,3", "--block", "8,4,2", "--count=1000000", "--device=1")
         self.assertEqual(self.launched().split()[:8], "4 3 1 8 4 2 1000000 1".split())
 

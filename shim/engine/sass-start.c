@@ -37,7 +37,7 @@ static const char *load_engine(const struct sass_engine **engine) {
 static bool is_wanted(char sanitizer[INTEREST_SANITIZER_MAX]) {
 	bool wanted;
 
-	if (!interest_allowed() || !interest_lock())
+	if (!interest_allows_sass() || !interest_lock())
 		return false;
 	wanted = interest_wants_sass(sanitizer);
 	interest_unlock();

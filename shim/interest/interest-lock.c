@@ -19,26 +19,33 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Read once: the program may be changing its environment in another thread. */
-static bool opted_out(void) {
-	static enum choice {
-		UNKNOWN,
-		NONE,
-		OFF
-	} known;
+enum choice {
+	UNKNOWN,
+	NONE,
+	OFF,
+	PTX,
+};
+
+/* GPUPROBE. Read once: the program may be changing its environment in another thread. */
+static enum choice read_choice(void) {
+	static enum choice known;
 	enum choice choice = __atomic_load_n(&known, __ATOMIC_RELAXED);
 
 	if (choice == UNKNOWN) {
-		const char *text = secure_getenv("GPUPROBE");
+		const char *text = secure_getenv("GPUPROBE") ?: "";
 
-		choice = text && !strcmp(text, "off") ? OFF : NONE;
+		choice = !strcmp(text, "off") ? OFF : !strcmp(text, "ptx") ? PTX : NONE;
 		__atomic_store_n(&known, choice, __ATOMIC_RELAXED);
 	}
-	return choice == OFF;
+	return choice;
 }
 
 bool interest_allowed(void) {
-	return !getauxval(AT_SECURE) && !opted_out();
+	return !getauxval(AT_SECURE) && read_choice() != OFF;
+}
+
+bool interest_allows_sass(void) {
+	return interest_allowed() && read_choice() != PTX;
 }
 
 /* Also in a forked child: it may look at the pages, though its parent has loaded modules. */

@@ -8,6 +8,9 @@
 /* Not with AT_SECURE nor GPUPROBE=off. */
 bool interest_allowed(void);
 
+/* Nor with GPUPROBE=ptx: may NVIDIA's library be loaded? */
+bool interest_allows_sass(void);
+
 /* For the functions of interest-page.h that are not thread-safe. False: as guard_lock(). */
 bool interest_lock(void);
 void interest_unlock(void);

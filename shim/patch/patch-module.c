@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shim/module/load.h"
 #include "proto/patch.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* around the list, not what is in it */
@@ -21,7 +20,6 @@ static uint32_t last_number;
 struct patch_module_entry *patch_module_add(driver_handle context, driver_handle module,
 					    driver_handle library, const void *cubin, size_t size) {
 	struct patch_module_entry *entry = calloc(1, sizeof(*entry));
-	const struct load *load = load_current();
 
 	patch_module_mark(NULL, module, NULL, PATCH_MODULE_LOADED, PATCH_MODULE_GONE);
 	if (!entry || !patch_names_read(&entry->names, cubin, size)) {
@@ -31,10 +29,6 @@ struct patch_module_entry *patch_module_add(driver_handle context, driver_handle
 	entry->context = context;
 	entry->module = module;
 	entry->library = library;
-	if (load) {
-		entry->module_id = load->module_id;
-		entry->epoch = load->epoch;
-	}
 	pthread_mutex_lock(&lock);
 	entry->number = ++last_number;
 	entry->next = modules;
@@ -92,15 +86,6 @@ void patch_module_free(struct patch_module_entry *entry) {
 	free(entry);
 }
 
-uint64_t patch_module_origin(const struct patch_module_entry *entry) {
-	for (const struct load *load = load_first(); load; load = load->next)
-		if (load_is_current(load) &&
-		    (load->kind == LOAD_LIBRARY ? load->handle == entry->library
-						: load->handle == entry->module))
-			return load->module_id;
-	return entry->module_id && load_is_epoch(entry->epoch) ? entry->module_id : 0;
-}
-
 static size_t record_size(const struct patch_module_entry *entry) {
 	return (sizeof(struct patch_module) + entry->names.size + 7) & ~(size_t)7;
 }
@@ -116,7 +101,6 @@ static size_t add_record(char *list, size_t at, const struct patch_module_entry 
 	const struct patch_module record = {
 		.size = (uint32_t)record_size(entry),
 		.number = entry->number,
-		.module_id = patch_module_origin(entry),
 		.name_count = entry->names.count,
 	};
 

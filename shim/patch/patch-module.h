@@ -27,7 +27,6 @@ struct patch_module_entry {
 	driver_handle context, module, library;
 	uint32_t number; /* patch_module.number */
 	int state; /* enum patch_module_state; atomic */
-	uint64_t module_id, epoch; /* of the load that it comes from; 0: its own, or see there */
 	struct patch_names names;
 	uint64_t plan; /* id of the one that is for it alone; 0: none */
 	bool asked; /* it was in a list that a plan, or OWN, was got for; of one that is left alone:
@@ -53,9 +52,6 @@ bool patch_module_is_loaded(const struct patch_module_entry *entry);
 /* Takes a module that is gone off the list, or returns NULL; for patch_module_free(). */
 struct patch_module_entry *patch_module_take_gone(void);
 void patch_module_free(struct patch_module_entry *entry);
-
-/* Of which replaced image it is; 0: of none. */
-uint64_t patch_module_origin(const struct patch_module_entry *entry);
 
 /*
  * Makes a list of names (proto/patch.h) of one module, or (NULL) of all that were not asked about.

@@ -86,8 +86,8 @@ def make_plan(kernels, image, image_id=1, points=((ENTER, b"count_0"),)):
 
 
 class PlanDaemon(fake_daemon.FakeDaemon):
-    """Steps of its scripts besides: "plan" and "plan-slot"; `edit` changes the bytes of a plan. kind: of the map's slot. ptx: images are replaced, too, whose
-    probes count in the same map."""
+    """Steps of its scripts besides: "plan" and "plan-slot"; `edit` changes the bytes of a plan. kind: of the map's slot. ptx: there are twins, too, for a
+    process that has no SASS engine; they count in the same map."""
 
     def __init__(self, name, sanitizer, attached=True, kernels="vectorAdd", kind=wire.REGION, rules=(rule(),), deadline_ms=2000, ptx=False, **more):
         self.ptx = ptx

@@ -36,7 +36,7 @@ def kernel_id(name):
 def sass_daemon(*options, kind=Daemon, **more):
     """A daemon whose processes get the SASS engine (by default they do not), unless the options say otherwise."""
     options = [
-        *([] if "--engine" in options else ["--engine", "auto"]),
+        *([] if "--engine" in options else ["--engine", "sass"]),
         *(["--sanitizer", SANITIZER] if SANITIZER and "--sanitizer" not in options else []),
         *options,
     ]

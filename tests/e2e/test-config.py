@@ -206,7 +206,7 @@ def test_excluded_from_patches():
     """The same on the SASS engine: the patches go; and a process that is excluded when it begins does not get the engine."""
     if not os.path.exists(PTXCOMPILER):
         return
-    with Configured("", "--engine=auto", f"--sanitizer={SANITIZER}") as daemon:
+    with Configured("", "--engine=sass", f"--sanitizer={SANITIZER}") as daemon:
         with Live(daemon) as live:
             daemon.attach("--engine", "sass")
             live.launch(3)

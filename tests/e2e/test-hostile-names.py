@@ -45,16 +45,6 @@ def test_plan():
         shim.close()
 
 
-def test_bare_names():
-    """A probed module's bare kernel is the kernel, and stands for it in other attachments."""
-    with sass_daemon() as daemon:
-        daemon.attach("--engine", "sass")
-        shim = wire.Shim(daemon.directory)
-        plan = wire.Plan(ask(shim, wire.names((1, 0, ["vectorAdd__gpuprobe_bare"])))[0])
-        equal(plan.kernels, [(1, 0, kernel_id("vectorAdd"), 1)])
-        shim.close()
-
-
 def test_no_lists():
     record = lambda size, count, text=b"", reserved=0: struct.pack("<IIQII", size, 1, 0, count, reserved) + text
     cases = {
@@ -147,7 +137,7 @@ def test_retire():
 
 def test_kernel_list():
     """Whatever number a map has, gpuprobectl kernel list has its name: of 10,000 kernels that a glob means, too; and when the process is gone."""
-    some = ["_Z9vectorAddPKfS0_Pf", "bell\a\x1b[31m", "x" * 6000, "vectorAdd__gpuprobe_bare", ""]
+    some = ["_Z9vectorAddPKfS0_Pf", "bell\a\x1b[31m", "x" * 6000, "vectorAdd", ""]
     many = [f"_Z6kernelILi{n}EEvPf" for n in range(10000)]
     with sass_daemon() as daemon:
         (identifier,) = daemon.attach("--engine", "sass", "--kernel", "*")

@@ -6,6 +6,8 @@ On the CPU driver with a stand-in for NVIDIA's patching library, or with GPUPROB
 """
 
 import os
+import shutil
+import tempfile
 import time
 
 from harness import BUILD, COUNTER, CTL, GPU, GPUPROBED, SHIM, SIM, check, equal, main, need, wait_until
@@ -137,47 +139,23 @@ def test_attach_after():
             equal(counts(daemon), [11 * THREADS, 9 * THREADS])
 
 
-def test_mixed():
-    """Programs of both engines in one module; and an object that is in two processes by different engines."""
-    with manager() as daemon:
-        (ptx,) = daemon.attach("--engine", "ptx")
-        (sass,) = daemon.attach("--engine", "sass")
-        with Live(daemon) as live:
-            for end in ENDS * 2:
-                live.launch(2)
+def test_two_engines():
+    """An object that is in two processes by different engines."""
+    with manager("--engine", "sass:comm=live_driver", "--engine", "ptx") as daemon, tempfile.TemporaryDirectory() as folder:
+        daemon.attach()
+        other = shutil.copy(LIVE, os.path.join(folder, "live_ptx"))
+        with Live(daemon) as patched, Live(daemon, program=other) as twins:
+            patched.launch(2)
+            twins.launch(3)
+            equal(engines(daemon), {("vectorAdd", "ptx"), ("vectorAdd", "sass")})
+            for end in ENDS:
                 end(daemon)
-                live.launch(1)
+                patched.launch(4)
+                twins.launch(5)
                 daemon.start()
-                live.launch(1)
-                equal(counts(daemon), [live.launched * THREADS] * 2, end.__name__)
-                equal([(a["modules"], a["processes"]) for a in daemon.attachments()], [(1, 1)] * 2)
-            seen = live.launched
-            daemon.ctl("detach", str(sass))
-            daemon.crash_and_start()
-            live.launch(3)
-            equal(counts(daemon), [(seen + 3) * THREADS])
-            daemon.ctl("detach", str(ptx))
-            daemon.attach("--engine", "sass")
-            live.launch(2)
-            daemon.restart()
-            live.launch(2)
-            equal(counts(daemon), [4 * THREADS])
-    with manager() as daemon:  # auto: PTX in one that loads it, SASS in one that has loaded it
-        with Live(daemon) as before:
-            before.launch(1)
-            daemon.attach()
-            before.launch(2)
-            with Live(daemon) as after:
-                after.launch(3)
-                equal(engines(daemon), {("vectorAdd", "ptx"), ("vectorAdd", "sass")})
-                for end in ENDS:
-                    end(daemon)
-                    before.launch(4)
-                    after.launch(5)
-                    daemon.start()
-                    before.launch(6)
-                    after.launch(7)
-                equal(daemon.count_of(), (2 + 3 + 2 * (4 + 5 + 6 + 7)) * THREADS)
+                patched.launch(6)
+                twins.launch(7)
+            equal(daemon.count_of(), (2 + 3 + 2 * (4 + 5 + 6 + 7)) * THREADS)
 
 
 def test_modules():

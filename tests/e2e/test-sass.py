@@ -24,6 +24,9 @@ need(
 )
 
 
+NO_TWINS = "engine sass: no twins are made for this process (--engine)"
+
+
 def by_key(daemon, name):
     return {(tuple(e["key"].values()) if isinstance(e["key"], dict) else e["key"]): e["value"] for e in daemon.dump(name)}
 
@@ -246,22 +249,37 @@ def test_program_show():
 # ---- which engine ----
 
 
-def test_auto():
-    """PTX where the module has it when it is loaded, else SASS."""
-    for engine, wanted in (("auto", "ptx"), ("ptx", "ptx"), ("sass", "sass")):
-        with sass_daemon() as daemon:
+def test_one_engine():
+    """A process has the engine that its rule says, alone: it has what that engine can have, and `why` says of the rest what would help."""
+    for rule, engine, other in (("sass", "sass", "ptx"), ("auto", "ptx", "sass"), ("ptx", "ptx", "sass")):
+        with sass_daemon("--engine", f"{rule}:comm=live_driver", "--engine", "sass") as daemon:
+            daemon.attach()
             daemon.attach("--engine", engine)
+            (refused,) = daemon.attach("--engine", other)
             with Live(daemon) as live:
                 live.launch(2)
-                equal(daemon.count_of(), 2 * THREADS, engine)
-                equal(engines(daemon), {("vectorAdd", wanted)}, engine)
-    with sass_daemon() as daemon:  # both in one kernel
-        daemon.attach("--engine", "ptx")
-        daemon.attach("--engine", "sass")
-        with Live(daemon) as live:
+                equal([daemon.dump(str(m["id"]))[0]["value"] for m in daemon.json("map", "list")["maps"]], [2 * THREADS, 2 * THREADS, 0], rule)
+                equal(engines(daemon), {("vectorAdd", engine)}, rule)
+                (left,) = [o for o in daemon.why("--pid", str(live.pid)) if o["outcome"] != "probed"]
+                equal(
+                    (left["attachments"], f"engine {other}: " in left["reason"], f"--engine={other}:exe=PATH" in left["reason"]), ([refused], True, True), left
+                )
+                with open(f"/proc/{live.pid}/maps") as maps:
+                    equal("libgpuprobe-sass" in maps.read(), engine == "sass", rule)
+    with sass_daemon("--engine", "auto") as daemon:  # nobody has it
+        error = daemon.ctl("attach", COUNTER, "--engine", "sass", status=None)
+        equal((daemon.attachments(), "--engine=sass:exe=PATH" in error, len(error.splitlines())), ([], True, 1), error)
+
+
+def test_environment():
+    """GPUPROBE=ptx: NVIDIA's library stays out, and with this rule the process is bare."""
+    with sass_daemon() as daemon:
+        daemon.attach()
+        with Live(daemon, GPUPROBE="ptx") as live:
             live.launch(2)
-            equal([daemon.dump(str(m["id"]))[0]["value"] for m in daemon.json("map", "list")["maps"]], [2 * THREADS] * 2)
-            equal(engines(daemon), {("vectorAdd", "ptx"), ("vectorAdd", "sass")})
+            equal((daemon.count_of(), reasons(daemon)), (0, [NO_TWINS]))
+            with open(f"/proc/{live.pid}/maps") as maps:
+                check("libgpuprobe-sass" not in maps.read() and "libsanitizer" not in maps.read(), "it has the engine")
 
 
 def test_points_of_one_engine():
@@ -274,7 +292,7 @@ def test_points_of_one_engine():
         error = daemon.ctl("attach", obj("context"), "--engine", "sass", status=None)
         check("param" in error and len(error.splitlines()) == 1, error)
         equal(daemon.attachments(), [])
-        # PTX has parameters: auto keeps to it, and says so
+        # PTX has parameters: twins alone have it, and it is told
         (attachment,) = daemon.attach(object=obj("context"))
         (program,) = daemon.json("program", "show", str(attachment))["programs"]
         check("param" in program["sass"], program)
@@ -299,21 +317,6 @@ def test_rules():
                     check(any("engine off" in reason for reason in reasons(daemon)), options, daemon.why())
 
 
-def test_attachment_and_rules():
-    """What an attachment asks for and the process does not have: nothing is probed, and `why` says so."""
-    for rule, attached in (("sass", "ptx"), ("ptx", "sass")):
-        with sass_daemon("--engine", f"{rule}:comm=live_driver", "--engine", "auto") as daemon:
-            daemon.attach("--engine", attached)
-            with Live(daemon) as live:
-                live.launch(2)
-                equal((daemon.count_of(), engines(daemon)), (0, set()), rule)
-                told = reasons(daemon, "--pid", str(live.pid))
-                check(told and all("engine" in reason for reason in told), rule, daemon.why())
-    with sass_daemon("--engine", "ptx") as daemon:  # nobody has it
-        error = daemon.ctl("attach", COUNTER, "--engine", "sass", status=1)
-        equal(daemon.attachments(), [], error)
-
-
 def test_refused_rules():
     for rule in "both", "sass:pid=1", "sass:exe=relative", "sass:uid=x", "":
         done = subprocess.run([GPUPROBED, "--session=refused", "--engine", rule], capture_output=True, text=True, timeout=20)
@@ -321,21 +324,18 @@ def test_refused_rules():
 
 
 def test_failures():
-    """Whatever NVIDIA's library refuses: the process runs, one line says what it was, and PTX is probed as ever."""
+    """Whatever NVIDIA's library refuses: the process runs, and one line says what it was."""
     if GPU:
         return
     for failure in "subscribe", "old", "image", "mark", "patch", "data", "alloc", "write", "cubin":
         with sass_daemon() as daemon:
             daemon.attach("--engine", "sass")
-            daemon.attach("--engine", "ptx", "--kernel", "lines")
             with Live(daemon, GPUPROBE_SANITIZER_FAIL=failure) as live:
                 live.launch(2)
-                live.launch(1, "lines")
                 live.right()
-                equal([daemon.dump(str(m["id"]))[0]["value"] for m in daemon.json("map", "list")["maps"]], [0, THREADS], failure)
-                check(("lines", "ptx") in engines(daemon), failure, daemon.why())
-                equal([a["modules"] for a in daemon.attachments()], [0, 1], failure)
-                told = set(reasons(daemon, "--pid", str(live.pid)))  # for each load or launch that tried
+                equal((daemon.count_of(), engines(daemon)), (0, set()), failure)
+                equal([a["modules"] for a in daemon.attachments()], [0], failure)
+                told = set(reasons(daemon, "--pid", str(live.pid))) - {NO_TWINS}  # for each load or launch that tried
                 check(len(told) == 1 and all(told), failure, told)
     # patches that cannot be taken out: the program is not told of it, and they do nothing
     with sass_daemon() as daemon, Live(daemon, GPUPROBE_SANITIZER_FAIL="unpatch") as live:
@@ -374,15 +374,15 @@ def test_left_alone():
 
 
 def test_no_library():
-    """The process runs, with the PTX engine or bare; one line says why."""
+    """The process runs bare, whatever is attached; one line says why."""
     with sass_daemon("--sanitizer", "/no/such/libsanitizer-public.so") as daemon:
         daemon.attach("--engine", "sass")
         daemon.attach("--engine", "auto")
         with Live(daemon) as live:
             live.launch(2)
-            equal(sorted(daemon.dump(str(m["id"]))[0]["value"] for m in daemon.json("map", "list")["maps"]), [0, 2 * THREADS])
-            equal(engines(daemon), {("vectorAdd", "ptx")})
-            told = reasons(daemon, "--pid", str(live.pid))
+            equal([daemon.dump(str(m["id"]))[0]["value"] for m in daemon.json("map", "list")["maps"]], [0, 0])
+            equal(engines(daemon), set())
+            told = set(reasons(daemon, "--pid", str(live.pid))) - {NO_TWINS}
             equal((len(told), "/no/such/libsanitizer-public.so" in "".join(told)), (1, True), told)
 
 

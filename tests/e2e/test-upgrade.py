@@ -17,7 +17,7 @@ from manager import Manager
 OLD = os.path.join(BUILD, "daemon/gpuprobed/gpuprobed-old")
 NEXT = os.path.join(BUILD, "daemon/gpuprobed/gpuprobed-next")
 OLD_SHIM = os.path.join(BUILD, "shim/libgpuprobe-shim-old.so")
-ENGINE = "--engine", "auto", "--sanitizer", SANITIZER
+ENGINES = ("--engine", "ptx"), ("--engine", "sass", "--sanitizer", SANITIZER)
 
 need(GPUPROBED, OLD, NEXT, OLD_SHIM, CTL, COUNTER, SHIM, LIVE, PTXCOMPILER, os.path.join(SIM, "libcuda.so.1"))
 
@@ -49,36 +49,33 @@ def told(daemon, what):
     return line
 
 
-def attach_both(daemon):
-    return [daemon.attach("--engine", engine)[0] for engine in ("ptx", "sass")]
-
-
 def test_older_shim():
-    """It counts on, on both engines; what it loads from then on and what is attached from then on is not had; what it has counted stays."""
-    with Manager(*ENGINE, program=OLD) as daemon:
-        ids = attach_both(daemon)
-        with Live(daemon, shim=OLD_SHIM) as live:
-            live.launch(3)
-            equal(counts(daemon), [3 * THREADS] * 2)
-            upgrade(daemon, GPUPROBED)
-            live.launch(4)
-            wait_until(lambda: counts(daemon) == [7 * THREADS] * 2, f"it counts on: {counts(daemon)}")
-            attach_both(daemon)
-            live.do("load 1")  # asks, and is not understood
-            live.launch(2)
-            live.launch(2, slot=1)
-            line = told(daemon, "an older shim")
-            check(f"1 (process {live.pid}): " in line and line.endswith("; restart them"), line)
-            (reason,) = {o["reason"] for o in daemon.why("--pid", str(live.pid))}
-            check("protocol 5, this daemon's is 6): restart the program" in reason, reason)
-            with Live(daemon) as other:  # one of the new version
-                other.launch(1)
-                wait_until(lambda: counts(daemon) == [10 * THREADS] * 2 + [THREADS] * 2, f"both count: {counts(daemon)}")
-            daemon.crash_and_start()
-            live.launch(1)
-        equal(counts(daemon), [11 * THREADS] * 2 + [THREADS] * 2, "of a process that has ended")
-        check("shim" not in "".join(daemon.status()["missing"]), daemon.status()["missing"])
-        daemon.ctl("detach", *map(str, ids))
+    """It counts on, on each engine; what it loads from then on and what is attached from then on is not had; what it has counted stays."""
+    for options in ENGINES:
+        with Manager(*options, program=OLD) as daemon:
+            ids = daemon.attach()
+            with Live(daemon, shim=OLD_SHIM) as live:
+                live.launch(3)
+                equal(counts(daemon), [3 * THREADS])
+                upgrade(daemon, GPUPROBED)
+                live.launch(4)
+                wait_until(lambda: counts(daemon) == [7 * THREADS], f"it counts on: {counts(daemon)}")
+                daemon.attach()
+                live.do("load 1")  # asks, and is not understood
+                live.launch(2)
+                live.launch(2, slot=1)
+                line = told(daemon, "an older shim")
+                check(f"1 (process {live.pid}): " in line and line.endswith("; restart them"), line)
+                (reason,) = {o["reason"] for o in daemon.why("--pid", str(live.pid))}
+                check("protocol 5, this daemon's is 6): restart the program" in reason, reason)
+                with Live(daemon) as other:  # one of the new version
+                    other.launch(1)
+                    wait_until(lambda: counts(daemon) == [10 * THREADS, THREADS], f"both count: {counts(daemon)}")
+                daemon.crash_and_start()
+                live.launch(1)
+            equal(counts(daemon), [11 * THREADS, THREADS], "of a process that has ended")
+            check("shim" not in "".join(daemon.status()["missing"]), daemon.status()["missing"])
+            daemon.ctl("detach", *map(str, ids))
 
 
 def test_older_shim_is_detached():
@@ -115,28 +112,29 @@ def test_newer_shim():
 
 def test_other_page():
     """The next daemon's interest page is of another version: who does not understand it counts on, too, and a stop ends that."""
-    with Manager(*ENGINE) as daemon:
-        attach_both(daemon)
-        with Live(daemon) as live:
-            live.launch(1)
-            equal(counts(daemon), [THREADS] * 2)
-            upgrade(daemon, NEXT)
-            live.launch(4)
-            wait_until(lambda: counts(daemon) == [5 * THREADS] * 2, f"it counts on: {counts(daemon)}")
-            line = told(daemon, "have not come back")
-            check(f"1 (process {live.pid}): " in line, line)
-            upgrade(daemon, GPUPROBED, Manager.crash)  # a downgrade: it is understood again
-            live.launch(2)
-            equal(counts(daemon), [7 * THREADS] * 2)
-            wait_until(lambda: [a["processes"] for a in daemon.attachments()] == [1, 1], "it has said what it has")
-            check("notices" not in daemon.json("list"))
-            upgrade(daemon, NEXT)
-            live.launch(1)
-            daemon.stop()
-            live.launch(1)
-            daemon.program = GPUPROBED
-            daemon.start()
-            equal(daemon.attachments(), [])
+    for options in ENGINES:
+        with Manager(*options) as daemon:
+            daemon.attach()
+            with Live(daemon) as live:
+                live.launch(1)
+                equal(counts(daemon), [THREADS])
+                upgrade(daemon, NEXT)
+                live.launch(4)
+                wait_until(lambda: counts(daemon) == [5 * THREADS], f"it counts on: {counts(daemon)}")
+                line = told(daemon, "have not come back")
+                check(f"1 (process {live.pid}): " in line, line)
+                upgrade(daemon, GPUPROBED, Manager.crash)  # a downgrade: it is understood again
+                live.launch(2)
+                equal(counts(daemon), [7 * THREADS])
+                wait_until(lambda: [a["processes"] for a in daemon.attachments()] == [1], "it has said what it has")
+                check("notices" not in daemon.json("list"))
+                upgrade(daemon, NEXT)
+                live.launch(1)
+                daemon.stop()
+                live.launch(1)
+                daemon.program = GPUPROBED
+                daemon.start()
+                equal(daemon.attachments(), [])
 
 
 def test_anybody_can_greet():

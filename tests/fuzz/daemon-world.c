@@ -308,12 +308,18 @@ void world_use_programs(void) {
 	world.daemon->image.passes = world.programs;
 }
 
+static struct config *settings; /* of the daemon */
+
+void world_use_engine(enum engine engine) {
+	settings->engines.fallback = engine;
+}
+
 void world_start(void) {
 	static char metrics[96], passes[] = "--pass-dir=" PASSES;
 	const char *arguments[] = { "gpuprobed",
 				    "--session=fuzz",
 				    "--verify=no",
-				    "--engine=auto",
+				    "--engine=sass",
 				    "--deadline-ms=60000",
 				    "--quota-clients=1000",
 				    metrics,
@@ -321,7 +327,6 @@ void world_start(void) {
 				    NULL };
 	struct daemon_options options = { .socket_mode = 0600, .control_fd = -1, .shim_fd = -1 };
 	static char interest[64];
-	struct config *config;
 	char error[CONFIG_ERROR_SIZE];
 
 	drop_capabilities();
@@ -335,12 +340,12 @@ void world_start(void) {
 	snprintf(world.metrics, sizeof(world.metrics), "%s/metrics", world.folder);
 	snprintf(interest, sizeof(interest), "%s/interest", world.folder);
 	snprintf(metrics, sizeof(metrics), "--metrics=unix:%s", world.metrics);
-	if (config_new(&config, sizeof(arguments) / sizeof(arguments[0]) - 1, (char **)arguments,
+	if (config_new(&settings, sizeof(arguments) / sizeof(arguments[0]) - 1, (char **)arguments,
 		       "/nonexistent", "/nonexistent", error)) {
 		fprintf(stderr, "%s\n", error);
 		abort();
 	}
-	options.config = config;
+	options.config = settings;
 	options.control_path = world.control;
 	options.shim_path = world.shims;
 	options.interest_path = interest;

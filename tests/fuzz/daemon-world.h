@@ -34,6 +34,9 @@ void world_begin(void);
  */
 void world_use_programs(void);
 
+/* From now on all processes have this engine, as after a reload. */
+void world_use_engine(enum engine engine);
+
 /* Lets the daemon work off what is there. */
 void world_turn(void);
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from session import Session, Skipped, expect
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
-ENGINE = "--engine=auto"
+ENGINE = "--engine=sass"
 OF_THE_DRIVER = ("memcpy32_post", "memset32_post")  # kernels that copy and fill in graphs: they lie in no module
 
 MATMUL = """

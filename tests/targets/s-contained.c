@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A target for tests of the shim. Does what libraries do (the arguments): each loads its module, in
- * all ways, and launches it; then the program does so itself. The same source makes the libraries:
- * one is called as a library of NVIDIA's that fails when its modules are replaced, one has its name
- * in itself alone, one is a stranger.
+ * all ways, and launches it; then the program does so itself. The same source makes a library.
  */
 
 #include <dlfcn.h>

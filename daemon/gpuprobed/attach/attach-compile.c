@@ -383,8 +383,8 @@ void attach_compile(struct attach *attach) {
 	    attach_wants_sass(attach))
 		attach_fail(attach, ATTACH_E_UNAVAILABLE, NULL, NULL,
 			    "this daemon gives no process the SASS engine: start gpuprobed with "
-			    "--engine=auto, or for some "
-			    "processes with --engine=auto:exe=PATH");
+			    "--engine=sass, or for some "
+			    "processes with --engine=sass:exe=PATH");
 	else if (attach->wish.engine == ENGINE_SASS && attach->choices.n > ATTACH_PATCHES_MAX)
 		attach_fail_limit(attach, "programs of one object for the SASS engine",
 				  ATTACH_PATCHES_MAX);

@@ -607,7 +607,6 @@ static void client_on_report(struct client_context *context, const struct client
 	const uint64_t id = client_report_map(&text);
 	const struct map *map = id ? registry_map(context->image->registry, id, NULL) : NULL;
 	char named[MAP_NAME_SIZE + WIRE_REASON_MAX];
-	enum outcome_engine engine;
 
 	if (id && !map)
 		return; /* nobody asks for it any more */
@@ -636,10 +635,9 @@ static void client_on_report(struct client_context *context, const struct client
 			context->image->outcomes, facts,
 			reason == text ? OUTCOME_FAILED : OUTCOME_NOT_PROBED, &subject, reason);
 	}
-	engine = outcome_left_by(text);
-	if (engine) { /* said again after each attach */
+	if (outcome_is_left_alone(text)) { /* said again after each attach */
 		outcome_tell_once(context->image->outcomes, facts, OUTCOME_NOT_PROBED,
-				  &(struct outcome_subject){ .engine = engine }, text);
+				  &(struct outcome_subject){ .engine = OUTCOME_ENGINE_SASS }, text);
 	} else if (!module || !module->result->n_kernels)
 		outcome_tell(context->image->outcomes, facts, OUTCOME_FAILED,
 			     &(struct outcome_subject){}, text);

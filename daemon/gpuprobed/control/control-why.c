@@ -106,11 +106,11 @@ static void control_why_free(void *userdata) {
 	free(why);
 }
 
-/* Whether it is about all kernels of an image, module or library: that it failed, or is left alone.
+/* Whether it is about all kernels of an image or module: that it failed, or is left alone.
  */
 static bool control_why_is_whole(const struct outcome *outcome) {
-	return !outcome->kernel[0] && (outcome->kind == OUTCOME_FAILED ||
-				       outcome_left_by(outcome->reason) != OUTCOME_ENGINE_NONE);
+	return !outcome->kernel[0] &&
+	       (outcome->kind == OUTCOME_FAILED || outcome_is_left_alone(outcome->reason));
 }
 
 /* Whether the caller asked for it and may see it: what takes time comes last. */

@@ -53,20 +53,6 @@ static bool image_has_kernel(const struct image_result *result, const struct ima
 	return false;
 }
 
-/* Why a kernel is patched and not rewritten; empty if it was asked for. */
-static const char *image_sass_reason(const struct image_context *context,
-				     const struct image_kernel *kernel) {
-	for (size_t i = 0; i < kernel->n_attachments; i++) {
-		const struct attachment *attachment =
-			registry_attachment(context->registry, kernel->attachments[i]);
-
-		if (attachment && attachment_on_ptx(attachment))
-			return "engine auto: the module was loaded before, or not with PTX that "
-			       "could be rewritten";
-	}
-	return "";
-}
-
 /*
  * Adds to what `why` says of a kernel how its name was read, if it was without the prefix of the
  * section's: the kernel does not have the name that the section says. text: room for it.
@@ -119,8 +105,7 @@ void image_answer_armed(struct image_context *context, struct process *process,
 								false, kernel->attachments,
 								kernel->n_attachments,
 								OUTCOME_ENGINE_SASS },
-				     image_prefix_reason(context, kernel,
-							 image_sass_reason(context, kernel), text));
+				     image_prefix_reason(context, kernel, "", text));
 	}
 	if (!result->plan)
 		return;
@@ -148,11 +133,10 @@ static void image_record_plan(struct image_context *context, struct process *pro
 /* What `why` says of an image: with what would help an image that has no PTX. */
 static void image_reason(char reason[static 256], const struct image_context *context,
 			 const struct process_facts *facts, const struct image_result *result) {
-	const bool hint = !result->replaced && !result->failed && result->no_ptx &&
-			  !engine_is_sass(engine_rules_find(&context->config->engines, facts));
+	const bool hint = !result->replaced && !result->failed && result->no_ptx;
 
 	snprintf(reason, 256, "%s%s", result->reason,
-		 hint ? "; gpuprobed --engine=auto would reach it" : "");
+		 hint ? "; gpuprobed --engine=sass would reach it" : "");
 }
 
 /* A twin is asked for again whenever attachments change: that is told once. */
@@ -354,24 +338,42 @@ void image_answer_excess(struct image_context *context, const struct process *pr
 	outcome_tell(context->outcomes, facts, OUTCOME_FAILED, &(struct outcome_subject){}, reason);
 }
 
-void image_answer_without(struct image_context *context, const struct process *process,
-			  uint64_t attachment, const char *reason) {
-	const struct outcome_subject subject = { .engine = OUTCOME_ENGINE_SASS,
-						 .attachments = &attachment,
-						 .n_attachments = 1 };
+/* Why an attachment cannot be had where there is another engine, and what helps. */
+static void image_left_out_reason(char reason[static 320], const struct attachment *attachment,
+				  bool sass) {
+	const struct gpu_program *program = attachment_gpu(attachment);
 
-	outcome_tell_once(context->outcomes, &process->facts, OUTCOME_NOT_PROBED, &subject, reason);
+	if (sass)
+		snprintf(reason, 320,
+			 "%s: this process has the SASS engine alone; gpuprobed "
+			 "--engine=ptx:exe=PATH is for programs that need twins",
+			 program->patch_reason);
+	else
+		snprintf(reason, 320,
+			 "%s: this process has twins alone; gpuprobed --engine=sass:exe=PATH gives "
+			 "programs the SASS engine when they start",
+			 program->engine == ENGINE_SASS ? "engine sass"
+							: "only the SASS engine has this point");
 }
 
-void image_answer_left_out(struct image_context *context, const struct process *process) {
+void image_answer_left_out(struct image_context *context, const struct process *process,
+			   bool sass) {
 	const struct attachment *attachment;
+	char reason[320];
 
 	TAILQ_FOREACH(attachment, &context->registry->attachments, link) {
-		const struct gpu_program *program = attachment_gpu(attachment);
+		const struct outcome_subject subject = {
+			.engine = sass ? OUTCOME_ENGINE_SASS : OUTCOME_ENGINE_PTX,
+			.attachments = &attachment->id,
+			.n_attachments = 1,
+		};
 
-		if (program && program->engine != ENGINE_PTX && !attachment_on_sass(attachment) &&
-		    filter_matches(&attachment->filter, &process->facts))
-			image_answer_without(context, process, attachment->id,
-					     program->patch_reason);
+		if (!attachment_gpu(attachment) ||
+		    (sass ? attachment_on_sass(attachment) : attachment_on_ptx(attachment)) ||
+		    !filter_matches(&attachment->filter, &process->facts))
+			continue;
+		image_left_out_reason(reason, attachment, sass);
+		outcome_tell_once(context->outcomes, &process->facts, OUTCOME_NOT_PROBED, &subject,
+				  reason);
 	}
 }

@@ -22,7 +22,7 @@ int image_answer_own(struct image_context *context, struct client *client, uint3
 		     bool plan, bool later, const char *format, ...)
 	__attribute__((format(printf, 6, 7)));
 
-/* Likewise, and nothing is remembered: the process is served in another way. */
+/* Likewise, and nothing is remembered: it is known already. */
 int image_answer_nothing(struct image_context *context, struct client *client, uint32_t sequence,
 			 bool later, const char *reason);
 
@@ -34,9 +34,6 @@ void image_answer_armed(struct image_context *context, struct process *process,
 void image_answer_excess(struct image_context *context, const struct process *process,
 			 size_t n_meant, size_t n);
 
-/* Remembers, once, why an attachment that means the process is in none of its plans. */
-void image_answer_without(struct image_context *context, const struct process *process,
-			  uint64_t attachment, const char *reason);
-
-/* ... those of which it is known without a request. */
-void image_answer_left_out(struct image_context *context, const struct process *process);
+/* Remembers, once, which attachments that mean the process its engine (sass, or twins) cannot have,
+ * and why. */
+void image_answer_left_out(struct image_context *context, const struct process *process, bool sass);

@@ -44,20 +44,14 @@
 #include "image-match.h"
 #include "daemon/gpuprobed/base/memfd.h"
 #include "plan-prepare.h"
-#include "lib/json.h"
 
 #define IMAGE_HASH_INLINE_MAX (1024 * 1024)
 #define IMAGE_HASH_BUFFER (128 * 1024)
 #define IMAGE_NUMBER_MAX UINT32_C(0x7fffffff)
-#define IMAGE_STANDING_MAX 3000 /* ids of modules in a job; it has 128 KiB */
-#define IMAGE_CROWDED                                                                             \
-	"more modules of this process have what is attached, by the PTX engine, than a plan can " \
-	"name (3000)"
 
 struct image_key {
 	XXH128_hash_t hash;
 	uint64_t size;
-	uint64_t standing; /* hash of image_entry.standing */
 	uint32_t kind, flags, capability;
 	uid_t uid;
 	size_t n_attachments;
@@ -92,7 +86,6 @@ struct image_entry {
 	TAILQ_ENTRY(image_entry) link;
 	struct image_context *context;
 	struct image_key key;
-	json_object *standing; /* of a plan: as in struct plan_job; else NULL */
 	struct image_result *result; /* NULL: in work */
 	struct image_work *work; /* NULL: done */
 	bool compiles; /* it is not on the disk */
@@ -143,7 +136,6 @@ static void image_entry_free(struct image_cache *cache, struct image_entry *entr
 	if (entry->result)
 		image_result_uncache(entry->result);
 	image_result_unref(entry->result);
-	json_object_put(entry->standing);
 	free(entry);
 }
 
@@ -503,7 +495,6 @@ static int image_entry_start(struct image_entry *entry, const struct image_query
 					.image = cache->last_image,
 					.attachments = entry->key.attachments,
 					.n_attachments = entry->key.n_attachments,
-					.standing = entry->standing,
 					.fd = request->fd,
 					.deadline = deadline,
 					.limit = request->since + context->config->compile_ms,
@@ -516,50 +507,6 @@ static int image_entry_start(struct image_entry *entry, const struct image_query
 
 /* ---- requests ---- */
 
-/* The modules of the process in which the attachment stands by the PTX engine. NULL: there are more
- * than max. */
-static json_object *image_standing_of(const struct process *process, uint64_t attachment,
-				      size_t max) {
-	json_object *ids = json_object_new_array();
-	const struct module *module;
-
-	LIST_FOREACH(module, &process->modules, link) {
-		if (module->result->plan || !image_result_applies(module->result, attachment))
-			continue;
-		if (json_object_array_length(ids) == max) {
-			json_object_put(ids);
-			return NULL;
-		}
-		json_append_int(ids, module->id);
-	}
-	return ids;
-}
-
-/*
- * Of a plan: the modules of the process in which each attachment stands already. One that stands in
- * more modules than a job has room for is left out, alone.
- */
-static json_object *image_standing(struct image_context *context, const struct process *process,
-				   struct image_match *match) {
-	json_object *lists = json_object_new_array();
-	size_t n = 0, left = IMAGE_STANDING_MAX;
-
-	for (size_t i = 0; i < match->n; i++) {
-		const uint64_t id = match->ids[i];
-		json_object *ids = image_standing_of(process, id, left);
-
-		if (!ids) {
-			image_answer_without(context, process, id, IMAGE_CROWDED);
-			continue;
-		}
-		left -= json_object_array_length(ids);
-		json_append(lists, ids);
-		match->ids[n++] = id;
-	}
-	match->n = n;
-	return lists;
-}
-
 /* Of a plan whose patch image could not be made: why. NULL: go on. */
 static const char *image_plan_trouble(struct image_context *context, const struct image_key *key) {
 	const struct plan_image *image =
@@ -568,16 +515,12 @@ static const char *image_plan_trouble(struct image_context *context, const struc
 	return image && image->state == PLAN_FAILED ? image->reason : NULL;
 }
 
-/* What the result depends on. *standingp is NULL unless it is a plan's. True: a plan has no room
- * for what means the process. */
-static bool image_key_fill(struct image_key *key, const struct image_query *request,
-			   json_object **standingp) {
+/* What the result depends on. */
+static void image_key_fill(struct image_key *key, const struct image_query *request) {
 	struct image_context *context = request->context;
 	const struct process *process = request->client->process;
 	const bool plan = request->message.kind == WIRE_IMAGE_NAMES;
 	struct image_match match;
-	size_t length, n;
-	const char *text;
 
 	memset(key, 0, sizeof(*key));
 	key->hash = request->hash;
@@ -590,22 +533,12 @@ static bool image_key_fill(struct image_key *key, const struct image_query *requ
 	image_match(&match, context, &process->facts, plan);
 	if (match.n_meant > match.n)
 		image_answer_excess(context, process, match.n_meant, match.n);
-	n = match.n;
-	*standingp = NULL;
-	if (plan) {
-		*standingp = image_standing(context, process, &match);
-		text = json_object_to_json_string_length(*standingp, JSON_C_TO_STRING_PLAIN,
-							 &length);
-		key->standing = XXH3_64bits(text, length);
-	}
 	key->n_attachments = match.n;
 	memcpy(key->attachments, match.ids, match.n * sizeof(match.ids[0]));
-	return n && !match.n;
 }
 
 /* Takes the way of a new entry. 0 or -errno. */
-static int image_entry_new(struct image_query *request, const struct image_key *key,
-			   json_object *standing) {
+static int image_entry_new(struct image_query *request, const struct image_key *key) {
 	struct image_cache *cache = &request->context->images;
 	struct image_entry *entry = calloc(1, sizeof(*entry));
 	int r;
@@ -614,7 +547,6 @@ static int image_entry_new(struct image_query *request, const struct image_key *
 		return -ENOMEM;
 	entry->context = request->context;
 	entry->key = *key;
-	entry->standing = json_object_get(standing);
 	LIST_INIT(&entry->waiters);
 	TAILQ_INSERT_HEAD(&cache->list, entry, link);
 	cache->n++;
@@ -644,12 +576,10 @@ static void image_query_refuse(struct image_query *request, bool failed, bool la
 /* The image is hashed: from the cache, or to a worker. */
 static void image_query_start(struct image_query *request) {
 	struct image_context *context = request->context;
-	json_object *standing = NULL;
 	struct image_entry *entry;
 	struct image_key key;
 	char quota[128];
 	const char *why;
-	bool crowded;
 
 	if (request->client && !context->stopping && request->hash_result == -ENODATA) {
 		image_query_refuse(request, true, false,
@@ -660,10 +590,9 @@ static void image_query_start(struct image_query *request) {
 		image_query_finish(request, NULL);
 		return;
 	}
-	crowded = image_key_fill(&key, request, &standing);
+	image_key_fill(&key, request);
 	entry = image_cache_find(&context->images, &key);
-	why = crowded                                  ? IMAGE_CROWDED
-	      : !key.n_attachments                     ? "no attachment means this process any more"
+	why = !key.n_attachments                       ? "no attachment means this process any more"
 	      : !entry && key.kind == WIRE_IMAGE_NAMES ? image_plan_trouble(context, &key)
 						       : NULL;
 	if (!entry && !why && account_check_time(request->account, uv_now(context->loop))) {
@@ -679,12 +608,10 @@ static void image_query_start(struct image_query *request) {
 	} else if (entry) {
 		image_query_wait(request, entry);
 	} else if (why) {
-		image_query_refuse(request, key.n_attachments != 0,
-				   crowded || key.n_attachments != 0, why);
-	} else if (image_entry_new(request, &key, standing) < 0) {
+		image_query_refuse(request, key.n_attachments != 0, key.n_attachments != 0, why);
+	} else if (image_entry_new(request, &key) < 0) {
 		image_query_finish(request, NULL);
 	}
-	json_object_put(standing);
 }
 
 /*
@@ -800,37 +727,34 @@ static bool image_runs_directly(const struct image_context *context,
 
 /*
  * Why this is not to be done for the process at all: a literal, or NULL, and then what it may wait.
- * *served: what it asks for comes to it in another way. Remembers which attachments no plan can
- * have.
+ * A process has one engine. *told: of attachments that it cannot have therefore, that is remembered
+ * already.
  */
 static const char *image_refusal(struct image_context *context, const struct process *process,
-				 bool plan, bool *served, struct image_budget *budget) {
+				 bool plan, bool *told, struct image_budget *budget) {
 	const enum engine engine = engine_rules_find(&context->config->engines, &process->facts);
+	const bool directly = image_runs_directly(context, process),
+		   sass = engine == ENGINE_SASS && !directly;
 	struct image_match match;
 
-	*served = false;
+	*told = false;
 	if (engine == ENGINE_OFF)
 		return "engine off: the daemon's configuration leaves this process alone "
 		       "(--engine)";
-	if (engine == ENGINE_SASS && !plan && !image_runs_directly(context, process))
-		return "engine sass: images of this process are not replaced (--engine)";
-	if (engine == ENGINE_PTX && plan)
+	if (sass && !plan)
+		return "engine sass: no twins are made for this process (--engine)";
+	if (!sass && plan)
 		return "engine ptx: machine code of this process is not patched (--engine)";
-	if (plan)
-		image_answer_left_out(context, process);
 	image_match(&match, context, &process->facts, plan);
 	*budget = image_budget(context->config, match.own);
+	if (match.other && !directly)
+		image_answer_left_out(context, process, sass);
 	if (match.n_meant)
 		return NULL;
-	if (!match.other)
-		return "no attachment means this process";
-	if (plan)
-		return "no attachment that means this process can be had by the SASS engine";
-	*served = engine_is_sass(engine);
-	return engine == ENGINE_PTX
-		       ? "engine ptx: what is attached is for the SASS engine alone, and this "
-			 "process does not get it (--engine)"
-		       : "the attachments that mean this process are for the SASS engine alone";
+	*told = match.other && !directly;
+	return !match.other ? "no attachment means this process"
+	       : sass       ? "what is attached needs twins, and this process has none"
+			    : "what is attached needs the SASS engine, which this process has not";
 }
 
 /* *fdp is -1 once it is a request's. */
@@ -841,7 +765,7 @@ static int image_take(struct image_context *context, struct client *client,
 	struct image_query *request;
 	struct image_budget budget;
 	const char *why;
-	bool served;
+	bool told;
 	int r;
 
 	context->counters.images++;
@@ -852,13 +776,12 @@ static int image_take(struct image_context *context, struct client *client,
 	if (client->process->uid == 0 || client->process->uid == geteuid())
 		plan_note_capability(context,
 				     message->capability_major * 10 + message->capability_minor);
-	client->process->asks_plans |= plan;
 	why = exclude_find(context->config, &client->process->facts);
 	if (why)
 		return image_answer_own(context, client, sequence, plan, false, EXCLUDE_REASON,
 					why);
-	why = image_refusal(context, client->process, plan, &served, &budget);
-	if (served)
+	why = image_refusal(context, client->process, plan, &told, &budget);
+	if (told)
 		return image_answer_nothing(context, client, sequence, false, why);
 	if (why)
 		return image_answer_own(context, client, sequence, plan, false, "%s", why);

@@ -34,7 +34,6 @@ struct image_work {
 	uint32_t isa, target; /* of the edited text; 0: there is none yet */
 	const uint64_t *attachments; /* borrowed: good until the end */
 	size_t n_attachments;
-	json_object *standing; /* of a plan, borrowed likewise: as in struct plan_job */
 	int fd; /* the image, sealed */
 	uint64_t deadline; /* uv_now() until which a process waits for it */
 	uint64_t limit; /* uv_now(): work that is under way at the deadline goes on until then */

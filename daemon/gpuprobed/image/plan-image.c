@@ -158,7 +158,6 @@ static int plan_job_attachment(const struct plan_job *job, size_t i, struct work
 	const struct attachment *attachment =
 		registry_attachment(job->context->registry, job->attachments[i]);
 	const struct gpu_program *program = attachment_gpu(attachment);
-	json_object *json, *standing;
 	int index;
 
 	if (!program || program->patch_fd < 0)
@@ -167,11 +166,8 @@ static int plan_job_attachment(const struct plan_job *job, size_t i, struct work
 	if (index < 0)
 		return index;
 	json_append(programs, attachment_patch_json(attachment, index));
-	json = attachment_json(attachment, pass_set_spaces(&job->context->passes));
-	standing = job->standing ? json_object_array_get_idx(job->standing, i) : NULL;
-	if (standing)
-		json_add(json, JOB_KEY_NOT, json_object_get(standing));
-	json_append(attachments, json);
+	json_append(attachments,
+		    attachment_json(attachment, pass_set_spaces(&job->context->passes)));
 	return 0;
 }
 

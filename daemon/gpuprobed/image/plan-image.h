@@ -104,8 +104,6 @@ struct plan_job {
 	uint32_t capability;
 	const uint64_t *attachments;
 	size_t n_attachments;
-	json_object
-		*standing; /* of each attachment the modules that have it already; NULL: of none */
 	int names, patch;
 };
 /* 0; -ESTALE: an attachment is gone; -errno. */

@@ -168,8 +168,8 @@ static bool plan_concerns(const struct image_context *context, const struct imag
 	return false;
 }
 
-/* What the processes that are connected will ask for; object: if it has attachments of that; NULL:
- * if they have plans. Nobody waits for a device that only they say they have. */
+/* What the processes that are connected will ask for; object: if it has attachments of that. Nobody
+ * waits for a device that only they say they have. */
 static void plan_prepare_processes(struct plan_prepare *prepare, struct image_context *context,
 				   const struct object *object) {
 	uint32_t devices[PLAN_DEVICES_MAX];
@@ -178,8 +178,7 @@ static void plan_prepare_processes(struct plan_prepare *prepare, struct image_co
 	struct image_match match;
 
 	LIST_FOREACH(process, &context->processes->list, link) {
-		if ((!object && !process->asks_plans) ||
-		    !engine_is_sass(engine_rules_find(&context->config->engines, &process->facts)))
+		if (engine_rules_find(&context->config->engines, &process->facts) != ENGINE_SASS)
 			continue;
 		image_match(&match, context, &process->facts, true);
 		if (object && !plan_concerns(context, &match, object))

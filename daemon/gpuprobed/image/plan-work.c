@@ -178,7 +178,6 @@ static int plan_work_match(struct image_work *work, const struct plan_image *ima
 		.capability = work->capability,
 		.attachments = work->attachments,
 		.n_attachments = work->n_attachments,
-		.standing = work->standing,
 		.names = work->fd,
 		.patch = image->fd,
 	};

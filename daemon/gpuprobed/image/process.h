@@ -38,7 +38,6 @@ struct process {
 	struct shim_connection *connections[PROCESS_CONNECTIONS_MAX];
 	unsigned int n_connections;
 	struct module_list modules;
-	bool asks_plans; /* the SASS engine is in it */
 	uint64_t waited_ms; /* for compilers, of its budget (image-budget.h) */
 	bool late; /* it has waited in vain */
 	bool found_no_room; /* an image of it has waited for its user's quota in vain

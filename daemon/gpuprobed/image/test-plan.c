@@ -195,7 +195,7 @@ static int setup(void **state) {
 	daemon->loop = &world->loop;
 	daemon->config = &world->config;
 	config_set_defaults(&world->config);
-	world->config.engines.fallback = ENGINE_AUTO;
+	world->config.engines.fallback = ENGINE_SASS;
 	registry_init(&daemon->registry);
 	process_table_init(&daemon->processes, NULL, NULL, NULL);
 	outcome_log_init(&daemon->outcomes);
@@ -285,8 +285,8 @@ static json_object *member(json_object *object, const char *key) {
 	return json_object_object_get(object, key);
 }
 
-/* What is in a job. not: of attachment 1, or NULL: no such member. */
-static void check_job(size_t n, bool names, bool patch, const char * not) {
+/* What is in a job. */
+static void check_job(size_t n, bool names, bool patch) {
 	json_object *request = jobs[n].request, *programs = member(request, "programs"),
 		    *attachments = member(request, "attachments"),
 		    *first = json_object_array_get_idx(attachments, 0);
@@ -305,12 +305,6 @@ static void check_job(size_t n, bool names, bool patch, const char * not) {
 		assert_int_equal(json_object_get_int(member(program, "target")), 70);
 	}
 	assert_string_equal(json_object_get_string(member(first, "point")), "entry");
-	if (not)
-		assert_string_equal(json_object_to_json_string_ext(member(first, "not"),
-								   JSON_C_TO_STRING_PLAIN),
-				    not);
-	else
-		assert_null(member(first, "not"));
 }
 
 /* header, {process, map 11}, {process, map 12, map 11}: 32 + 5 * 8, a multiple of 16 */
@@ -337,6 +331,11 @@ static void arm(struct world *world) {
 			 0);
 }
 
+#define NO_TWINS                                                                            \
+	": this process has the SASS engine alone; gpuprobed --engine=ptx:exe=PATH is for " \
+	"programs "                                                                         \
+	"that need twins"
+
 /* The first time the image is made, then the names are matched; the second time there is nothing to
  * do. */
 static void test_plan(void **state) {
@@ -347,10 +346,10 @@ static void test_plan(void **state) {
 
 	ask(world, WIRE_IMAGE_NAMES, "names");
 	assert_int_equal(n_jobs, 1);
-	check_job(0, false, false, NULL);
+	check_job(0, false, false);
 	answer_plan(0, FUNCTIONS, DATA_SIZE, NULL, 0);
 	assert_int_equal(n_jobs, 2);
-	check_job(1, true, true, "[]");
+	check_job(1, true, true);
 	assert_int_equal(n_sent, 0);
 	answer_plan(1, KERNEL, DATA_SIZE, second, 2);
 	assert_int_equal(n_sent, 5); /* of attachment 2 alone: nobody else means a kernel */
@@ -375,7 +374,7 @@ static void test_plan(void **state) {
 	assert_int_equal(n_sent, 5);
 	ask(world, WIRE_IMAGE_NAMES, "other");
 	assert_int_equal(n_jobs, 3);
-	check_job(2, true, true, "[]");
+	check_job(2, true, true);
 	answer_plan(2, KERNEL, DATA_SIZE, both, 2);
 	assert_int_equal(n_sent, 7);
 	check_slot(1, 0, WIRE_SLOT_PROCESS, 32);
@@ -391,80 +390,8 @@ static void test_plan(void **state) {
 	assert_string_equal(outcome_engine_name(outcome->engine), "sass");
 	assert_string_equal(outcome->demangled, "k()");
 	outcome = TAILQ_NEXT(outcome, link);
-	assert_string_equal(outcome->reason, "it has a barrier");
+	assert_string_equal(outcome->reason, "it has a barrier" NO_TWINS);
 	assert_int_equal(outcome->attachments[0], 3);
-}
-
-/* Where an attachment stands by the PTX engine is said, and is part of what a plan is kept by. */
-static void test_standing(void **state) {
-	static const uint64_t second[] = { 2 };
-	struct world *world = *state;
-	struct image_result *result;
-	struct module *module;
-	char not[32];
-
-	assert_int_equal(image_result_new(&result), 0);
-	result->replaced = true;
-	result->attachments = calloc(1, sizeof(uint64_t));
-	result->attachments[0] = 1;
-	result->n_attachments = 1;
-	ask(world, WIRE_IMAGE_NAMES, "names");
-	answer_plan(0, "", DATA_SIZE, NULL, 0);
-	answer_plan(1, KERNEL, DATA_SIZE, second, 1);
-	assert_int_equal(
-		process_module_new(&world->daemon.processes, world->process, result, &module), 0);
-	image_result_unref(result);
-	ask(world, WIRE_IMAGE_NAMES, "names");
-	assert_int_equal(n_jobs, 3);
-	snprintf(not, sizeof(not), "[%llu]", (unsigned long long)module->id);
-	check_job(2, true, true, not);
-}
-
-/* What stands in more modules than a job has room for is left out, alone; if nothing else is there,
- * the process hears why, and may ask again. */
-static void test_standing_in_many(void **state) {
-	const char *const why = "more modules of this process have what is attached, by the PTX "
-				"engine, than a plan can name (3000)";
-	struct world *world = *state;
-	struct image_result *result;
-	struct module *module;
-	json_object *attachments;
-
-	assert_int_equal(image_result_new(&result), 0);
-	result->replaced = true;
-	result->attachments = calloc(1, sizeof(uint64_t));
-	result->attachments[result->n_attachments++] = 1;
-	for (int i = 0; i <= 3000; i++)
-		assert_int_equal(process_module_new(&world->daemon.processes, world->process,
-						    result, &module),
-				 0);
-	image_result_unref(result);
-	ask(world, WIRE_IMAGE_NAMES, "names");
-	answer_plan(0, "", 64, NULL, 0);
-	attachments = member(jobs[1].request, "attachments");
-	assert_int_equal(json_object_array_length(attachments), 1);
-	assert_string_equal(json_object_to_json_string_ext(
-				    member(json_object_array_get_idx(attachments, 0), "not"),
-				    JSON_C_TO_STRING_PLAIN),
-			    "[]");
-	assert_string_equal(TAILQ_FIRST(&world->daemon.outcomes.list)->reason, why);
-	assert_int_equal(TAILQ_FIRST(&world->daemon.outcomes.list)->attachments[0], 1);
-	answer_plan(1, "", 64, NULL, 0);
-
-	attach_detach(&world->daemon.attach, registry_attachment(&world->daemon.registry, 2));
-	ask(world, WIRE_IMAGE_NAMES, "names");
-	assert_int_equal(n_jobs, 3); /* what it will ask for */
-	check_own(why);
-	assert_int_equal(sent[0].image_reply.later, WIRE_LATER_KEEP);
-	process_module_free(world->process, module);
-	ask(world, WIRE_IMAGE_NAMES, "names");
-	answer_plan(2, "", 48, NULL, 0);
-	assert_int_equal(n_jobs, 4);
-	assert_int_equal(
-		json_object_array_length(
-			member(json_object_array_get_idx(member(jobs[3].request, "attachments"), 0),
-			       "not")),
-		3000);
 }
 
 /* What is no plan for what was asked for is not sent. */
@@ -532,8 +459,10 @@ static void test_engines(void **state) {
 		  "engine off: the daemon's configuration leaves this process alone (--engine)" },
 		{ ENGINE_PTX, WIRE_IMAGE_NAMES,
 		  "engine ptx: machine code of this process is not patched (--engine)" },
+		{ ENGINE_AUTO, WIRE_IMAGE_NAMES,
+		  "engine ptx: machine code of this process is not patched (--engine)" },
 		{ ENGINE_SASS, WIRE_IMAGE_PTX,
-		  "engine sass: images of this process are not replaced (--engine)" },
+		  "engine sass: no twins are made for this process (--engine)" },
 	};
 	struct world *world = *state;
 
@@ -542,18 +471,73 @@ static void test_engines(void **state) {
 		ask(world, cases[i].kind, "x");
 		check_own(cases[i].reason);
 	}
-	world->config.engines.fallback = ENGINE_PTX; /* nothing is made for who cannot have it */
-	attach_detach(&world->daemon.attach, registry_attachment(&world->daemon.registry, 1));
-	attach_detach(&world->daemon.attach, registry_attachment(&world->daemon.registry, 3));
-	world->config.engines.fallback = ENGINE_AUTO;
-	ask(world, WIRE_IMAGE_PTX, "x");
-	check_own("the attachments that mean this process are for the SASS engine alone");
 	assert_int_equal(n_jobs, 0);
-	assert_int_equal(world->daemon.outcomes.n,
-			 4); /* of those above: this one is served by a plan */
-	world->config.engines.fallback = ENGINE_PTX;
+}
+
+/* An outcome that was told last: of one attachment, and why the process cannot have it. */
+static void check_left_out(const struct world *world, unsigned int n, uint64_t attachment,
+			   const char *reason) {
+	const struct outcome *outcome = TAILQ_FIRST(&world->daemon.outcomes.list);
+
+	assert_int_equal(world->daemon.outcomes.n, n);
+	assert_int_equal(outcome->kind, OUTCOME_NOT_PROBED);
+	assert_int_equal(outcome->n_attachments, 1);
+	assert_int_equal(outcome->attachments[0], attachment);
+	assert_string_equal(outcome->reason, reason);
+}
+
+/* A process has one engine: what needs the other one is said, once, with what helps. */
+static void test_one_engine(void **state) {
+	static const char *const no_sass =
+		": this process has twins alone; gpuprobed --engine=sass:exe=PATH gives programs "
+		"the SASS engine when they start";
+	struct world *world = *state;
+	struct daemon *daemon = &world->daemon;
+	char reason[256];
+
+	world->config.engines.fallback = ENGINE_AUTO;
+	attach_detach(&daemon->attach, registry_attachment(&daemon->registry, 1));
+	attach_detach(&daemon->attach, registry_attachment(&daemon->registry, 3));
+	snprintf(reason, sizeof(reason), "engine sass%s", no_sass);
+	for (int i = 0; i < 2; i++) {
+		ask(world, WIRE_IMAGE_PTX, "x");
+		check_own("what is attached needs the SASS engine, which this process has not");
+		check_left_out(world, 1, 2, reason);
+	}
+	registry_attachment(&daemon->registry, 2)->of.gpu.engine = ENGINE_AUTO;
+	registry_attachment(&daemon->registry, 2)->section.point = POINT_CLASS;
+	snprintf(reason, sizeof(reason), "only the SASS engine has this point%s", no_sass);
 	ask(world, WIRE_IMAGE_PTX, "x");
-	assert_int_equal(world->daemon.outcomes.n, 5);
+	check_left_out(world, 2, 2, reason);
+
+	world->config.engines.fallback = ENGINE_SASS;
+	registry_attachment(&daemon->registry, 2)->of.gpu.engine = ENGINE_PTX;
+	strcpy(registry_attachment(&daemon->registry, 2)->of.gpu.patch_reason, "engine ptx");
+	for (int i = 0; i < 2; i++) {
+		ask(world, WIRE_IMAGE_NAMES, "x");
+		check_own("what is attached needs twins, and this process has none");
+		check_left_out(world, 3, 2, "engine ptx" NO_TWINS);
+	}
+	assert_int_equal(n_jobs, 0);
+}
+
+/* The launcher of `gpuprobectl run` has twins whatever the rules say, and hears nothing of what
+ * else is attached. */
+static void test_directly_run(void **state) {
+	static const struct account_limits none = {};
+	struct world *world = *state;
+	struct attachment *attachment = registry_attachment(&world->daemon.registry, 1);
+
+	strcpy(attachment->section.kernel, SECTION_DIRECTLY_RUN);
+	attachment->filter.has_pid = true;
+	attachment->filter.pid = world->process->facts.pid;
+	ask(world, WIRE_IMAGE_NAMES, "x");
+	check_own("engine ptx: machine code of this process is not patched (--engine)");
+	world->daemon.accounts.limits = &none;
+	ask(world, WIRE_IMAGE_PTX, "x");
+	assert_int_equal(n_sent, 0); /* it waits for room */
+	assert_int_equal(world->daemon.outcomes.n, 1); /* of the plan */
+	image_abandon(world->client.request);
 }
 
 static void on_prepared(void *userdata) {
@@ -575,11 +559,11 @@ static void test_prepare(void **state) {
 	world->config.engines.fallback = ENGINE_PTX;
 	assert_int_equal(plan_prepare(&daemon->image, object, &filter, 10000, on_prepared, &done),
 			 1); /* nobody gets it */
-	world->config.engines.fallback = ENGINE_AUTO;
+	world->config.engines.fallback = ENGINE_SASS;
 	assert_int_equal(plan_prepare(&daemon->image, object, &filter, 10000, on_prepared, &done),
 			 0);
 	assert_int_equal(n_jobs, 1);
-	check_job(0, false, false, NULL);
+	check_job(0, false, false);
 	assert_null(plan_trouble(&daemon->image, object));
 	answer_plan(0, FUNCTIONS, DATA_SIZE, NULL, 0);
 	assert_int_equal(done, 0); /* from the loop */
@@ -590,7 +574,7 @@ static void test_prepare(void **state) {
 			 1); /* it is there */
 	ask(world, WIRE_IMAGE_NAMES, "names");
 	assert_int_equal(n_jobs, 2);
-	check_job(1, true, true, "[]");
+	check_job(1, true, true);
 }
 
 /* Programs that are no patches are told from a machine that makes none, and from a worker that does
@@ -778,6 +762,13 @@ static void test_detach(void **state) {
 	assert_int_equal(n_sent, 1);
 	assert_int_equal(sent[0].header.type, WIRE_RETIRE);
 	n_sent = 0;
+	for (size_t i = 0; i < 2; i++) { /* only what it has memory of is disarmed */
+		struct map_instance *instance;
+
+		assert_int_equal(map_instance_get(TAILQ_FIRST(&daemon->registry.objects)->maps[i],
+						  world->process->number, 300, 0, 1 + i, &instance),
+				 0);
+	}
 	attach_detach(&daemon->attach, registry_attachment(&daemon->registry, 2));
 	for (size_t i = 0; i < n_sent;
 	     i++) /* maps that nobody uses any more; a plan is not retired */
@@ -817,7 +808,6 @@ static void test_detach_with_many(void **state) {
 	struct process others[4] = {};
 
 	for (uint32_t i = 0; i < 4; i++) {
-		others[i].asks_plans = true;
 		for (uint32_t k = 0; k < PROCESS_CAPABILITIES_MAX; k++)
 			others[i].capabilities[k] = 70 + 8 * i + k;
 		others[i].n_capabilities = PROCESS_CAPABILITIES_MAX;
@@ -918,11 +908,11 @@ static void test_later(void **state) {
 int main(void) {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_plan, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_standing, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_standing_in_many, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_lies, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_no_image, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_engines, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_one_engine, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_directly_run, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_prepare, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_prepare_fails, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_prepare_lied, setup, teardown),

@@ -225,12 +225,8 @@ static bool outcome_name_means(const char *pattern, const char *name, size_t n) 
 	return strcmp(pattern, copy) == 0 || fnmatch(pattern, copy, 0) == 0;
 }
 
-enum outcome_engine outcome_left_by(const char *text) {
-	if (strncmp(text, WIRE_REPORT_LIBRARY, strlen(WIRE_REPORT_LIBRARY)) == 0)
-		return OUTCOME_ENGINE_PTX;
-	return strncmp(text, WIRE_REPORT_MODULE, strlen(WIRE_REPORT_MODULE)) == 0
-		       ? OUTCOME_ENGINE_SASS
-		       : OUTCOME_ENGINE_NONE;
+bool outcome_is_left_alone(const char *text) {
+	return strncmp(text, WIRE_REPORT_MODULE, strlen(WIRE_REPORT_MODULE)) == 0;
 }
 
 bool outcome_means(const struct outcome *outcome, const char *pattern) {

@@ -110,9 +110,8 @@ bool outcome_log_has(const struct outcome_log *log, pid_t pid,
 		     const struct outcome_subject *subject, const char *reason);
 
 const char *outcome_kind_name(enum outcome_kind kind);
-/* The engine that leaves a library or a module alone on purpose, if that is what the text of a
- * report (proto/wire.h) says; else NONE. */
-enum outcome_engine outcome_left_by(const char *text);
+/* Whether the text of a report (proto/wire.h) says that the SASS engine leaves a module alone. */
+bool outcome_is_left_alone(const char *text);
 
 const char *outcome_engine_name(enum outcome_engine engine); /* "ptx", "sass" or empty */
 

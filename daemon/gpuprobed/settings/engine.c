@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Decides which engine a process gets, by the rules of --engine (engine.h).
+ * Decides which engine a process gets, by the rules of --engine (engine.h): a process has one.
  *
  * A process has to load the SASS engine before its first CUDA call, long before an attachment may
  * mean it: so the rules are on the interest page, where a shim applies them to itself. The daemon
@@ -80,15 +80,11 @@ enum engine engine_rules_find(const struct engine_rules *rules, const struct pro
 	return rules->fallback;
 }
 
-bool engine_is_sass(enum engine engine) {
-	return engine == ENGINE_AUTO || engine == ENGINE_SASS;
-}
-
 bool engine_rules_any_sass(const struct engine_rules *rules) {
 	for (size_t i = 0; i < rules->n; i++)
-		if (engine_is_sass(rules->rules[i].engine))
+		if (rules->rules[i].engine == ENGINE_SASS)
 			return true;
-	return engine_is_sass(rules->fallback);
+	return rules->fallback == ENGINE_SASS;
 }
 
 size_t engine_rules_to_page(const struct engine_rules *rules,
@@ -100,7 +96,7 @@ size_t engine_rules_to_page(const struct engine_rules *rules,
 		const enum engine engine = last ? rules->fallback : rules->rules[i].engine;
 
 		filter_to_rule(last ? &everybody : &rules->rules[i].filter, &page[i]);
-		if (!engine_is_sass(engine))
+		if (engine != ENGINE_SASS)
 			page[i].flags |= INTEREST_RULE_NOT;
 	}
 	return rules->n + 1;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* How probes get into kernels: rewritten PTX, patched machine code, either, or not at all; and
- * which processes get which (--engine). */
+/* How probes get into kernels: by twins from PTX, by patched machine code, or not at all; and which
+ * processes get which (--engine). As a rule, auto makes twins: as ptx does. */
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -48,9 +48,6 @@ bool engine_from_name(const char *name, bool may_be_off, enum engine *enginep);
 /* Adds ENGINE[:MATCH]. 0, or ENGINE_E_INVALID with one line in error. */
 int engine_rules_add(struct engine_rules *rules, const char *text,
 		     char error[static ENGINE_ERROR_SIZE]);
-
-/* Whether the engine patches machine code of processes that get it. */
-bool engine_is_sass(enum engine engine);
 
 enum engine engine_rules_find(const struct engine_rules *rules, const struct process_facts *facts);
 

@@ -67,7 +67,7 @@ static void test_page(void **state) {
 	assert_true(page[1].exe == interest_hash("/bin/x"));
 	assert_int_equal(page[2].flags, INTEREST_RULE_CGROUP | INTEREST_RULE_NOT);
 	assert_true(page[2].cgroup == interest_hash("/a"));
-	assert_int_equal(page[3].flags, 0);
+	assert_int_equal(page[3].flags, INTEREST_RULE_NOT); /* auto makes twins */
 }
 
 static void test_refused(void **state) {

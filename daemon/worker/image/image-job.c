@@ -345,30 +345,6 @@ static int reply_no_match(struct job *job) {
 			 more ? ", ..." : "");
 }
 
-/*
- * Kernels of libraries that fail when their modules are replaced, and that were linked into the
- * program, so that the shim sees no library (shim/module/contain.c). The name has both parts.
- */
-static const struct {
-	const char *library, *parts[2];
-} contained[] = {
-	{ "cuFFT", { "_fft", "kernel_arguments_t" } },
-};
-
-/* Leaves the image alone if it is one of those: 1, else 0. */
-static int reply_contained(struct job *job) {
-	for (size_t i = 0; i < job->n_names; i++)
-		for (size_t k = 0; k < sizeof(contained) / sizeof(*contained); k++)
-			if (strstr(job->names[i], contained[k].parts[0]) &&
-			    strstr(job->names[i], contained[k].parts[1]))
-				return reply_own(
-					job,
-					"kernels of %s: they are not replaced, because it fails if "
-					"they are (KNOWN LIBRARIES in gpuprobe-shim(7))",
-					contained[k].library);
-	return 0;
-}
-
 /* Finds the kernels that attachments mean; without any there is no need to look at PTX. */
 static int match_kernels(struct job *job) {
 	int r = 0;
@@ -722,8 +698,6 @@ int image_job(const struct worker_job *worker_job, struct json_object *json, voi
 		r = read_image(&job);
 	if (!r)
 		r = match_kernels(&job);
-	if (!r)
-		r = reply_contained(&job);
 	if (!r && !job.original.parsed)
 		r = find_source(&job);
 	if (!r)

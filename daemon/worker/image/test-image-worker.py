@@ -893,14 +893,6 @@ class Images(Base):
         reply, out = self.replaced(text.encode(), kind="ptx", attachments=[("k*",)])
         self.assertTrue(5 < len(reply["kernels"]) < 100 and reply["truncated"])
 
-    def test_contained(self):
-        """Kernels of a library that fails when they are replaced, linked into a program."""
-        names = ["_Z10vector_fftILj5E18kernel_arguments_tIjE", "_Z10my_fftPf", "_Z3runI18kernel_arguments_tE"]
-        kernels = [f".visible .entry {name}()\n{{\n\tret;\n}}\n" for name in names]
-        text = PTX.split(".visible")[0]
-        self.own((text + "".join(kernels)).encode(), "^kernels of cuFFT: they are not replaced", kind="ptx", attachments=[("*",)])
-        self.replaced((text + "".join(kernels[1:])).encode(), kind="ptx", attachments=[("*",)])
-
     def test_threads(self):
         """Several threads make the same code of a large module, and one makes it where there can be no others."""
         text, made = small_kernels(200).encode(), []

@@ -15,37 +15,17 @@
 #include <string.h>
 
 #include "proto/kernel-id.h"
-#include "passes/probe.h"
 
 #define TARGETS_MAX (JOB_KERNELS_MAX + 1) /* one more than are listed: then the reply says so */
 
-/* The attachments that may stand in a module, a bit each. */
-static uint64_t wanted_in(const struct patch_request *request, uint64_t module_id) {
-	uint64_t wanted = 0;
-
-	for (size_t i = 0; i < request->image.n_attachments; i++) {
-		const struct patch_meaning *meaning = &request->meanings[i];
-		bool excluded = false;
-
-		for (size_t j = 0; module_id && !excluded && j < meaning->n_excluded; j++)
-			excluded = meaning->excluded[j] == module_id;
-		if (!excluded)
-			wanted |= UINT64_C(1) << i;
-	}
-	return wanted;
-}
-
-/* Those of `wanted` that mean the kernel; -ENOMEM. */
-static int match_name(const struct patch_request *request, const char *mangled, uint64_t wanted,
-		      uint64_t *found) {
+/* The attachments that mean the kernel, a bit each; -ENOMEM. */
+static int match_name(const struct patch_request *request, const char *mangled, uint64_t *found) {
 	struct kernel_name name;
 	int r = 0;
 
 	*found = 0;
 	kernel_name_init(&name, mangled);
 	for (size_t i = 0; r >= 0 && i < request->image.n_attachments; i++) {
-		if (!(wanted & UINT64_C(1) << i))
-			continue;
 		r = kernel_name_match(&name, request->image.attachments[i].kernel);
 		if (r > 0)
 			*found |= UINT64_C(1) << i;
@@ -120,12 +100,11 @@ static int add_kernel(struct patch_matches *matches, const struct patch_kernel *
 	return 0;
 }
 
-/* One kernel, by its name without the suffix of bare ones. */
-static int add_name(struct patch_matches *matches, const struct patch_request *request,
-		    struct patch_kernel *kernel, const char *mangled, uint64_t wanted) {
+static int match_kernel(struct patch_matches *matches, const struct patch_request *request,
+			struct patch_kernel *kernel, const char *mangled) {
 	int r;
 
-	r = match_name(request, mangled, wanted, &kernel->attachments);
+	r = match_name(request, mangled, &kernel->attachments);
 	if (r || !kernel->attachments)
 		return r;
 	kernel->kernel_id = kernel_id(mangled, strlen(mangled));
@@ -133,40 +112,18 @@ static int add_name(struct patch_matches *matches, const struct patch_request *r
 	return r ? r : list(matches, request, mangled, kernel->attachments);
 }
 
-/*
- * The length of the name without PROBE_BARE_SUFFIX, if it has that and something before it; else 0.
- */
-static size_t bare_length(const char *name) {
-	static const size_t suffix = sizeof(PROBE_BARE_SUFFIX) - 1;
-	size_t length = strlen(name);
-
-	return length > suffix && !strcmp(name + length - suffix, PROBE_BARE_SUFFIX)
-		       ? length - suffix
-		       : 0;
-}
-
 static int match_module(struct patch_matches *matches, const struct patch_request *request,
 			struct name_list *names) {
-	uint64_t wanted = wanted_in(request, names->module.module_id);
 	const char *name;
 	uint32_t index;
 	int r = 0;
 
 	while (!r && !name_list_next(names, &name, &index)) {
 		struct patch_kernel kernel = { .module = names->module.number, .name = index };
-		size_t bare = bare_length(name);
-		char *copy = NULL;
 
 		matches->names++;
-		if (!*name || !wanted)
-			continue;
-		if (bare) {
-			copy = strndup(name, bare);
-			if (!copy)
-				return -ENOMEM;
-		}
-		r = add_name(matches, request, &kernel, copy ? copy : name, wanted);
-		free(copy);
+		if (*name)
+			r = match_kernel(matches, request, &kernel, name);
 	}
 	return r;
 }

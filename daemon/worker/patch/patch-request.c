@@ -16,7 +16,6 @@
 #include "daemon/worker/base/sandbox.h"
 #include "lib/json.h"
 
-#define EXCLUDED_MAX 65536
 #define EARLIER_MAX (UINT64_C(1) << 30)
 
 static int finish(int r) {
@@ -84,28 +83,6 @@ static int read_programs(struct patch_request *request, const struct worker_job 
 	return 0;
 }
 
-/* "not": ids of modules. */
-static int read_excluded(struct patch_meaning *meaning, struct json_object *object,
-			 struct json_object *reply) {
-	struct json_object *array;
-
-	if (!json_has(object, JOB_KEY_NOT))
-		return 0;
-	if (!json_get_array(object, JOB_KEY_NOT, EXCLUDED_MAX, &array))
-		return bad(reply, "not is no list, or too long");
-	meaning->excluded = calloc(json_object_array_length(array) + 1, sizeof(*meaning->excluded));
-	if (!meaning->excluded)
-		return -ENOMEM;
-	for (size_t i = 0; i < json_object_array_length(array); i++) {
-		struct json_object *member = json_object_array_get_idx(array, i);
-
-		if (!json_object_is_type(member, json_type_int))
-			return bad(reply, "not has what is no number");
-		meaning->excluded[meaning->n_excluded++] = json_object_get_uint64(member);
-	}
-	return 0;
-}
-
 /* Has the context of this point what the program reads? */
 static int check_context(const struct patch_request *request,
 			 const struct image_attachment *attachment,
@@ -170,11 +147,9 @@ static int read_attachment(struct patch_request *request, struct json_object *ob
 		return bad(reply, "an attachment is not as it should be");
 	if (image_request_find_program(&request->image, program, &attachment->use.program))
 		return bad(reply, "an attachment names a program that is not there");
-	request->image.n_attachments++; /* from here on its meaning is freed with the others */
+	request->image.n_attachments++;
 	r = read_point(request, attachment, meaning, object, reply);
-	if (!r)
-		r = check_context(request, attachment, meaning, reply);
-	return r ? r : read_excluded(meaning, object, reply);
+	return r ? r : check_context(request, attachment, meaning, reply);
 }
 
 static int read_attachments(struct patch_request *request, const struct worker_job *job,
@@ -220,8 +195,6 @@ int patch_request_read(struct patch_request *request, const struct worker_job *j
 }
 
 void patch_request_deinit(struct patch_request *request) {
-	for (size_t i = 0; i < request->image.n_attachments; i++)
-		free(request->meanings[i].excluded);
 	free(request->meanings);
 	free(request->slots);
 	worker_unmap(request->names, request->names_size);

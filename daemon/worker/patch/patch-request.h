@@ -11,8 +11,6 @@ struct patch_meaning {
 	const char *point; /* as requested */
 	enum point_context context;
 	uint32_t classes; /* a bit for each number; not 0 */
-	uint64_t *excluded; /* owned: modules in which it stands already */
-	size_t n_excluded;
 };
 
 struct patch_request {

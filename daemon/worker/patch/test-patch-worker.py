@@ -294,20 +294,6 @@ class Names(Base):
             [(kernel["name"], kernel["attachments"]) for kernel in reply["kernels"]], [(ADD, [3, 4]), ("plain", [4]), ("_Z4gemmIfEvPT_", [4]), ("other", [4])]
         )  # a name once
 
-    def test_bare_kernels(self):
-        bare = "__gpuprobe_bare"
-        reply, plan, _ = self.match(names_list([(1, 0, [ADD, ADD + bare, bare])]), ("vectorAdd",), (bare,))
-        self.assertEqual([(name, bits) for _, name, _, bits in plan.kernels], [(0, 1), (1, 1), (2, 2)])
-        self.assertEqual(plan.kernels[0][2], plan.kernels[1][2])
-        self.assertEqual(reply["kernels"][0]["name"], ADD)
-
-    def test_not(self):
-        names = names_list([(1, 17, ["k"]), (2, 0, ["k"]), (3, 18, ["k"])])
-        _, plan, _ = self.match(names, ("k", {"not": [17, 2**63 + 5]}), ("k", {"not": [18, 17]}))
-        self.assertEqual([(module, bits) for module, _, _, bits in plan.kernels], [(2, 3), (3, 1)])
-        _, plan, _ = self.match(names, ("k", {"not": [0]}))
-        self.assertEqual(len(plan.kernels), 3)  # 0 is no module's id
-
     def test_no_names(self):
         for names in None, b"", names_list([]), names_list([(1, 0, [])]):
             reply, plan, _ = self.match(names, ("*",))
