@@ -785,7 +785,7 @@ static struct original *get_original(const struct twin_shape *shape) {
 /* The page has changed. */
 static void look(void) {
 	uint64_t now[2];
-	bool yes, before = wanted;
+	bool yes, foreign, before = wanted;
 	struct interest now_found;
 
 	interest_read_generations(now);
@@ -793,7 +793,13 @@ static void look(void) {
 		return;
 	yes = interest_find(&now_found, !__atomic_exchange_n(&anew, false, __ATOMIC_RELAXED)) &&
 	      now_found.deadline_ms;
+	foreign = !yes && interest_is_foreign();
 	interest_unlock();
+	if (foreign) { /* what there is counts on: who upgrades the daemon has not said otherwise */
+		for (unsigned i = 0; i < 2; i++)
+			__atomic_store_n(&twin_seen[i], now[i], __ATOMIC_RELEASE);
+		return;
+	}
 	if (yes)
 		found = now_found;
 	__atomic_store_n(&wanted, yes, __ATOMIC_RELAXED);
