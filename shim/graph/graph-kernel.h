@@ -36,7 +36,8 @@ struct node_any {
 /* A copy, with the values of the kernel's parameters. All zeros: an empty one. */
 struct kernel_copy {
 	struct node_kernel node; /* its `parameters` point to the values; no `extra` */
-	driver_handle known; /* the kernel's handle that has an original (handles.h); NULL: none has */
+	driver_handle
+		known; /* the kernel's handle that has an original (handles.h); NULL: none has */
 	size_t count; /* of parameters */
 	unsigned char *values;
 	size_t *offsets; /* of the parameters in the values; the last one is the size of all */

@@ -75,8 +75,6 @@ struct unloaded {
 
 static struct unloaded *unloaded;
 
-static __thread const struct load *being_loaded;
-
 static void forget_unloaded(void);
 
 static void before_fork(void) {
@@ -141,10 +139,6 @@ struct load *load_first(void) {
 
 bool load_is_current(const struct load *load) {
 	return load->epoch == epoch;
-}
-
-bool load_is_epoch(uint64_t number) {
-	return number == epoch;
 }
 
 void load_give_up(void) {
@@ -437,14 +431,6 @@ void load_refuse_plan(struct load *plan) {
 void load_end_plan(struct load *plan) {
 	tell_unload(plan);
 	load_free(plan);
-}
-
-void load_set_current(const struct load *load) {
-	being_loaded = load;
-}
-
-const struct load *load_current(void) {
-	return being_loaded;
 }
 
 void load_commit(struct load *load, enum load_kind kind, driver_handle handle) {

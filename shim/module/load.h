@@ -70,13 +70,6 @@ struct image;
 struct load *load_twin(const struct interest *found, const struct image *image, bool awaited,
 		       enum load_answer *answer);
 
-/*
- * While the driver loads it: the modules that the SASS engine hears of in this thread come from it.
- * NULL: it has returned.
- */
-void load_set_current(const struct load *load);
-const struct load *load_current(void);
-
 /* The driver took it: it is kept from now on, and armed if a context is current. */
 void load_commit(struct load *load, enum load_kind kind, driver_handle handle);
 
@@ -124,7 +117,6 @@ bool load_is_owner(void);
 void load_unlock(void);
 /* Is it of the daemon that we are connected with? */
 bool load_is_current(const struct load *load);
-bool load_is_epoch(uint64_t epoch);
 /* The modules of a context that is gone went with it. now, until: arm_outlives(). */
 void load_forget_context(driver_handle context, uint64_t now, uint64_t until);
 /* The open connection, or NULL; *deadline_ms: until when an answer may be waited for. */

@@ -472,13 +472,11 @@ static driver_result give(enum load_kind kind, const struct load *load, driver_h
 	const struct driver *driver = driver_own();
 	driver_result result;
 
-	load_set_current(load);
 	result = kind == LOAD_LIBRARY ? driver->library_load_data(handle, load->image, NULL, NULL,
 								  0, NULL, NULL, 0)
 				      : driver->module_load_data(handle, load->image);
 	if (!result)
 		load_functions(kind, *handle);
-	load_set_current(NULL);
 	return result;
 }
 

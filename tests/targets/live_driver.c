@@ -383,8 +383,8 @@ static CUgraph diamond(CUfunction function, bool other_order) {
 	CHECK(driver.graph_create(&graph, 0));
 	first = add(graph, function, 1, 0, NULL, 0);
 	for (unsigned n = 0; n < 2; n++)
-		middle[n ^ other_order] = add(graph, function, 2 + (n ^ other_order),
-					      n ^ other_order, &first, 1);
+		middle[n ^ other_order] =
+			add(graph, function, 2 + (n ^ other_order), n ^ other_order, &first, 1);
 	add(graph, function, 4, 0, middle, 2);
 	return graph;
 }
