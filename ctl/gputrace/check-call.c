@@ -31,10 +31,11 @@ bool check_builtin(struct script *script, const struct clause *clause, struct no
 		return script_fail(script, call->place, "%s is written %s", builtin->name,
 				   builtin->form);
 	if (clause->on_gpu && !builtin->on_gpu)
-		return script_fail(script, call->place,
-				   "%s() is for probes on the host, such as interval:s:1 and END; a "
-				   "probe on the GPU puts what it has seen into a map",
-				   builtin->name);
+		return script_fail(
+			script, call->place,
+			"%s() is for probes on the host, such as interval:s:1 and END; a "
+			"probe on the GPU puts what it has seen into a map",
+			builtin->name);
 	if (!clause->on_gpu && !builtin->on_host)
 		return script_fail(script, call->place,
 				   "%s() is for probes on the GPU, such as thread:KERNEL",
@@ -67,8 +68,8 @@ static bool linear(struct script *script, struct map *map, struct node *call) {
 				   SCRIPT_LINEAR_MAX);
 	if (map->step && (map->min != values[0] || map->max != values[1] || map->step != values[2]))
 		return script_fail(script, call->place,
-				   "%s has another min, max or step at line %d, column %d", map->name,
-				   map->kind_place.line, map->kind_place.column);
+				   "%s has another min, max or step at line %d, column %d",
+				   map->name, map->kind_place.line, map->kind_place.column);
 	map->min = values[0];
 	map->max = values[1];
 	map->step = values[2];
@@ -137,8 +138,9 @@ static bool format(struct script *script, struct clause *clause, struct node *ca
 		if (!check_expression(script, clause, argument))
 			return false;
 		if ((argument->type == TYPE_TEXT) != (piece.kind == FORMAT_STRING))
-			return script_fail(script, argument->place, "%.*s is for a %s, this is a %s",
-					   (int)piece.n, piece.text,
+			return script_fail(script, argument->place,
+					   "%.*s is for a %s, this is a %s", (int)piece.n,
+					   piece.text,
 					   piece.kind == FORMAT_STRING ? "text" : "number",
 					   piece.kind == FORMAT_STRING ? "number: %d" : "text: %s");
 		argument = argument->next;

@@ -12,9 +12,9 @@
 #include "words.h"
 
 static const char *const kind_names[] = {
-	[MAP_UNKNOWN] = "nothing", [MAP_SCALAR] = "a value",  [MAP_COUNT] = "count()",
-	[MAP_SUM] = "sum()",	   [MAP_AVG] = "avg()",	      [MAP_MIN] = "min()",
-	[MAP_MAX] = "max()",	   [MAP_STATS] = "stats()",   [MAP_HIST] = "hist()",
+	[MAP_UNKNOWN] = "nothing", [MAP_SCALAR] = "a value", [MAP_COUNT] = "count()",
+	[MAP_SUM] = "sum()",       [MAP_AVG] = "avg()",      [MAP_MIN] = "min()",
+	[MAP_MAX] = "max()",       [MAP_STATS] = "stats()",  [MAP_HIST] = "hist()",
 	[MAP_LHIST] = "lhist()",
 };
 
@@ -54,17 +54,17 @@ bool check_map_keys(struct script *script, const struct clause *clause, struct n
 		if (!check_expression(script, (struct clause *)clause, key))
 			return false;
 		if (!key_fits(map, n, key->type, clause->on_gpu))
-			return script_fail(script, key->place,
-					   "key %zu of %s is of another type at line %d, column %d: "
-					   "a number here, a name there, or the other way",
-					   n + 1, map->name, map->keys_place.line,
-					   map->keys_place.column);
+			return script_fail(
+				script, key->place,
+				"key %zu of %s is of another type at line %d, column %d: "
+				"a number here, a name there, or the other way",
+				n + 1, map->name, map->keys_place.line, map->keys_place.column);
 	}
 	if (map->has_keys && map->n_keys != n)
 		return script_fail(script, node->place,
-				   "%s has %zu key%s at line %d, column %d, but %zu here", map->name,
-				   map->n_keys, map->n_keys == 1 ? "" : "s", map->keys_place.line,
-				   map->keys_place.column, n);
+				   "%s has %zu key%s at line %d, column %d, but %zu here",
+				   map->name, map->n_keys, map->n_keys == 1 ? "" : "s",
+				   map->keys_place.line, map->keys_place.column, n);
 	if (!map->has_keys)
 		map->keys_place = node->place;
 	map->has_keys = true;
@@ -92,7 +92,8 @@ static bool crossed(struct script *script, const struct map *map, struct place w
 	return script_fail(script, reads,
 			   "%s is read %s, but set %s at line %d, column %d: this version has no "
 			   "memory for both; aggregate, and let the host print it",
-			   map->name, how, strcmp(how, "here on the host") ? "on the host" : "on the GPU",
+			   map->name, how,
+			   strcmp(how, "here on the host") ? "on the host" : "on the GPU",
 			   writes.line, writes.column);
 }
 
@@ -101,9 +102,10 @@ bool check_map_sides(struct script *script) {
 		struct map *map = &script->maps[i];
 
 		if (map->kind == MAP_UNKNOWN)
-			return script_fail(script, map->kind_place.line ? map->kind_place : map->keys_place,
-					   "nothing is put into %s: assign to it, as in %s = count()",
-					   map->name, map->name);
+			return script_fail(
+				script, map->kind_place.line ? map->kind_place : map->keys_place,
+				"nothing is put into %s: assign to it, as in %s = count()",
+				map->name, map->name);
 		if (map->kind == MAP_SCALAR && map->gpu_writes.line && map->host_reads.line)
 			return crossed(script, map, map->gpu_writes, map->host_reads,
 				       "here on the host");

@@ -21,8 +21,7 @@ static const char *nearest_probe(const char *wanted) {
 	suggestion = (struct suggestion){ .wanted = wanted };
 	for (size_t i = 0; (row = probe_row_at(i)); i++)
 		suggest_add(&suggestion, row->name);
-	return suggestion.distance ? suggest_text(&suggestion)
-				   : "; gputrace -l lists the probes";
+	return suggestion.distance ? suggest_text(&suggestion) : "; gputrace -l lists the probes";
 }
 
 /* Probes of the language that this version lacks, and what there is instead. */
@@ -125,10 +124,11 @@ static bool memory_parts(struct script *script, struct probe *probe) {
 			i++;
 		if (i == sizeof(words) / sizeof(*words) ||
 		    (words[i].access ? probe->access != 0 : probe->space || probe->access))
-			return script_fail(script, probe->place,
-					   "mem.thread: \"%s\" cannot stand there; it is "
-					   "mem.thread:KERNEL[:global|shared|local][:load|store|atomic]",
-					   probe->parts[part]);
+			return script_fail(
+				script, probe->place,
+				"mem.thread: \"%s\" cannot stand there; it is "
+				"mem.thread:KERNEL[:global|shared|local][:load|store|atomic]",
+				probe->parts[part]);
 		if (words[i].access)
 			probe->access = words[i].access;
 		else
@@ -245,8 +245,9 @@ bool check_argument(struct script *script, const struct clause *clause, const st
 
 	*typep = TYPE_NUMBER;
 	if (!*name)
-		return script_fail(script, node->place,
-				   "args is all arguments of a call: say which, as in args.bytesize");
+		return script_fail(
+			script, node->place,
+			"args is all arguments of a call: say which, as in args.bytesize");
 	for (const struct probe *probe = clause->probes; probe; probe = probe->next)
 		for (size_t i = 0; i < function_count; i++) {
 			const struct function *function = function_all[i];
@@ -262,7 +263,7 @@ bool check_argument(struct script *script, const struct clause *clause, const st
 			if (argument_type(function, argument) == TYPE_TEXT)
 				*typep = TYPE_TEXT;
 		}
-	return found || script_fail(script, node->place,
-				    "no function of this probe has an argument %s%s", name,
-				    suggest_text(&suggestion));
+	return found ||
+	       script_fail(script, node->place, "no function of this probe has an argument %s%s",
+			   name, suggest_text(&suggestion));
 }

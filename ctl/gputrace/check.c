@@ -222,8 +222,7 @@ static bool check_assign_value(struct script *script, struct clause *clause, str
 
 static bool check_assign(struct script *script, struct clause *clause, struct node *node) {
 	struct node *target = node->a, *value = node->b;
-	const struct builtin *builtin =
-		value->kind == NODE_CALL ? builtin_find(value->text) : NULL;
+	const struct builtin *builtin = value->kind == NODE_CALL ? builtin_find(value->text) : NULL;
 	bool aggregates = builtin && builtin->kind != MAP_UNKNOWN;
 
 	if (target->kind == NODE_MAP) {
@@ -234,8 +233,8 @@ static bool check_assign(struct script *script, struct clause *clause, struct no
 		      target->place);
 	}
 	if (aggregates && node->op != OP_NONE)
-		return script_fail(script, node->place, "an aggregation is assigned by =, as in @x = %s",
-				   builtin->form);
+		return script_fail(script, node->place,
+				   "an aggregation is assigned by =, as in @x = %s", builtin->form);
 	return aggregates ? check_aggregate(script, clause, target, value)
 			  : check_assign_value(script, clause, node);
 }
@@ -252,8 +251,8 @@ static bool check_statement(struct script *script, struct clause *clause, struct
 		       check_statements(script, clause, node->c);
 	case NODE_UNROLL:
 		if (node->a->number < 1 || node->a->number > SCRIPT_UNROLL_MAX)
-			return script_fail(script, node->place, "unroll takes a number from 1 to %d",
-					   SCRIPT_UNROLL_MAX);
+			return script_fail(script, node->place,
+					   "unroll takes a number from 1 to %d", SCRIPT_UNROLL_MAX);
 		return check_statements(script, clause, node->b);
 	default:
 		return check_statement_call(script, clause, node->a);
@@ -276,10 +275,11 @@ static bool check_probes(struct script *script, struct clause *clause) {
 			return script_fail(script, probe->place, "a script has at most %d probes",
 					   SCRIPT_PROBES_MAX);
 		if (probe != clause->probes && clause->on_gpu != PROBE_ON_GPU(probe->kind))
-			return script_fail(script, probe->place,
-					   "%s: and %s: cannot share a body, one is on the host and "
-					   "one on the GPU: write it twice",
-					   clause->probes->parts[0], probe->parts[0]);
+			return script_fail(
+				script, probe->place,
+				"%s: and %s: cannot share a body, one is on the host and "
+				"one on the GPU: write it twice",
+				clause->probes->parts[0], probe->parts[0]);
 		clause->on_gpu = PROBE_ON_GPU(probe->kind);
 		script->needs_gpu |= clause->on_gpu;
 		script->needs_trace |= !clause->on_gpu && probe->kind >= PROBE_LAUNCH;

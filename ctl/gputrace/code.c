@@ -36,12 +36,11 @@ static void add_script_map(struct code *code, const struct map *map) {
 
 	*made = (struct code_map){
 		.type = array ? BPF_MAP_TYPE_ARRAY : BPF_MAP_TYPE_HASH,
-		.key_words = array ? 0
-				   : (uint32_t)map->n_keys + bucket + code_map_has_device(map),
+		.key_words = array ? 0 : (uint32_t)map->n_keys + bucket + code_map_has_device(map),
 		.value_words = map->kind == MAP_AVG || map->kind == MAP_STATS ? 2 : 1,
-		.max_entries = !array ? CODE_KEYS_GPU
-				      : bucket ? (uint32_t)map_buckets(map)
-					       : 1,
+		.max_entries = !array   ? CODE_KEYS_GPU
+			       : bucket ? (uint32_t)map_buckets(map)
+					: 1,
 	};
 	if (!map->gpu_writes.line && !map->gpu_reads.line)
 		made->max_entries = 0;
@@ -55,7 +54,7 @@ static uint32_t add_times(struct code *code, enum probe_kind kind) {
 	*made = (struct code_map){ .type = BPF_MAP_TYPE_HASH,
 				   .key_words = 4,
 				   .value_words = 1,
-				   .max_entries = kind == PROBE_THREAD	   ? TIMES_THREADS
+				   .max_entries = kind == PROBE_THREAD      ? TIMES_THREADS
 						  : kind == PROBE_WARP_LEAD ? TIMES_WARPS
 									    : TIMES_BLOCKS };
 	snprintf(made->name, sizeof(made->name), "t%zu", code->n_maps);
@@ -171,10 +170,9 @@ static void emit_body(struct emit *emit, uint32_t times) {
 	emit_exit(emit);
 }
 
-static void make_probe(struct code *code, const struct clause *clause,
-		       const struct probe *probe) {
-	const bool timed = has_word(clause->body, WORD_DURATION) ||
-			   has_word(clause->predicate, WORD_DURATION);
+static void make_probe(struct code *code, const struct clause *clause, const struct probe *probe) {
+	const bool timed =
+		has_word(clause->body, WORD_DURATION) || has_word(clause->predicate, WORD_DURATION);
 	uint32_t times = 0;
 	struct emit emit;
 

@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * Makes an eBPF object of the probes of a script that are on the GPU. The instructions are made here
- * and verified by Linux when the object is attached; BTF is written by libbpf.
+ * Makes an eBPF object of the probes of a script that are on the GPU. The instructions are made
+ * here and verified by Linux when the object is attached; BTF is written by libbpf.
  */
 
 #include <linux/bpf.h>

@@ -183,7 +183,9 @@ static void choice(struct emit *emit, const struct node *node) {
 }
 
 void emit_expression(struct emit *emit, const struct node *node) {
-	enum { PARAMS = 64 };
+	enum {
+		PARAMS = 64
+	};
 
 	if (emit->code->failed || load_direct(emit, node, BPF_REG_0))
 		return;

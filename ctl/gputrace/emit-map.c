@@ -77,9 +77,9 @@ static void linear_bucket(struct emit *emit, const struct map *map) {
 
 /* Words of a key on the stack: those of the script, then the bucket or the device. */
 static size_t key_words(const struct map *map) {
-	return code_map_is_array(map) ? 1
-				      : map->n_keys + code_map_has_bucket(map) +
-						code_map_has_device(map);
+	return code_map_is_array(map)
+		       ? 1
+		       : map->n_keys + code_map_has_bucket(map) + code_map_has_device(map);
 }
 
 /* Evaluates the keys into the stack at @place. The value of the event is at @value. */

@@ -131,10 +131,10 @@ void emit_exit(struct emit *emit) {
 }
 
 size_t emit_jump(struct emit *emit, int op, int a, int b) {
-	emit_insn(emit, (struct bpf_insn){ .code = (uint8_t)(BPF_JMP | op |
-							     (op == BPF_JA ? BPF_K : BPF_X)),
-					   .dst_reg = a & 0xf,
-					   .src_reg = b & 0xf });
+	emit_insn(emit, (struct bpf_insn){
+				.code = (uint8_t)(BPF_JMP | op | (op == BPF_JA ? BPF_K : BPF_X)),
+				.dst_reg = a & 0xf,
+				.src_reg = b & 0xf });
 	return emit->program->n_insns;
 }
 
@@ -160,8 +160,9 @@ void emit_jump_back(struct emit *emit, int op, int a, int32_t value, size_t to) 
 int emit_take(struct emit *emit, size_t words) {
 	emit->stack += 8 * words;
 	if (emit->stack > CODE_STACK_MAX) {
-		emit_fail(emit, "this probe needs more than the %d bytes that a program on the GPU "
-				"has for variables and intermediate results",
+		emit_fail(emit,
+			  "this probe needs more than the %d bytes that a program on the GPU "
+			  "has for variables and intermediate results",
 			  CODE_STACK_MAX);
 		return -8;
 	}

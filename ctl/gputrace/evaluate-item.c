@@ -84,7 +84,7 @@ static struct value argument(const struct node *node, const struct trace_item *i
 
 	if (node->type == TYPE_TEXT)
 		return text(value ? value->text : "");
-	return number(!value			   ? 0
+	return number(!value                       ? 0
 		      : value->kind == VALUE_FLOAT ? (int64_t)value->real
 						   : value->number);
 }

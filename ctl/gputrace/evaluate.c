@@ -329,13 +329,10 @@ void evaluate_item(struct evaluator *evaluator, const struct trace_item *item, u
 }
 
 void evaluate_print_all(struct evaluator *evaluator) {
-	for (size_t i = 0; i < evaluator->script->n_maps; i++) {
-		if (!evaluator->host[i].entries.n && !evaluator->gpu[i].entries.n)
-			continue;
-		if (!evaluator->show.json)
-			fputc('\n', evaluator->show.out);
-		print_map(evaluator, i, 0, 1);
-	}
+	evaluator->show.blank = true;
+	for (size_t i = 0; i < evaluator->script->n_maps; i++)
+		if (evaluator->host[i].entries.n || evaluator->gpu[i].entries.n)
+			print_map(evaluator, i, 0, 1);
 }
 
 uint64_t evaluate_lost(const struct evaluator *evaluator, size_t map) {

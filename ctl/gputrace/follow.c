@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Runs a script: attaches what is for the GPU, traces what is for the host, starts CMD when both are
- * in place, and goes on until CMD or the user ends it. Then it reads all maps, detaches, and prints.
- * Whatever happens, nothing stays attached, and CMD runs to its end.
+ * Runs a script: attaches what is for the GPU, traces what is for the host, starts CMD when both
+ * are in place, and goes on until CMD or the user ends it. Then it reads all maps, detaches, and
+ * prints. Whatever happens, nothing stays attached, and CMD runs to its end.
  *
  * Two connections: one follows the trace, the other one reads maps meanwhile.
  */
@@ -97,8 +97,8 @@ static json_object *traced_calls(const struct script *script) {
 			else if (probe->name)
 				json_append_string(calls, probe->name);
 			else if (probe->kind == PROBE_COPY || probe->kind == PROBE_SYNC)
-				json_append_string(calls, probe->kind == PROBE_COPY ? "transfer"
-										    : "sync");
+				json_append_string(calls,
+						   probe->kind == PROBE_COPY ? "transfer" : "sync");
 			else
 				json_append_string(calls, "memory");
 		}
@@ -139,7 +139,8 @@ static int trace_begin(struct follow *follow) {
 static void tell_missing(json_object *parameters) {
 	json_object *missing = json_member(parameters, "missing");
 
-	for (size_t i = 0; missing && i < json_object_array_length(missing) && i < MISSING_LINES; i++)
+	for (size_t i = 0; missing && i < json_object_array_length(missing) && i < MISSING_LINES;
+	     i++)
 		ctl_tell("not traced: %s",
 			 json_object_get_string(json_object_array_get_idx(missing, i)));
 }
@@ -194,7 +195,8 @@ static void stop_soon(struct follow *follow, uint64_t milliseconds) {
 		follow->stop_by = by;
 }
 
-/* A Ctrl-C at the terminal reaches CMD, too, which may decide what it means; the second one ends us.
+/* A Ctrl-C at the terminal reaches CMD, too, which may decide what it means; the second one ends
+ * us.
  */
 static void take_signals(struct follow *follow) {
 	const uint64_t last = follow->stream ? LAST_MS : 0;
@@ -241,7 +243,8 @@ static void start_timers(struct follow *follow) {
 					(struct timer){ clause, probe, now + probe->number };
 }
 
-/* Runs the intervals that are due. What was missed while the machine was busy is not made up for. */
+/* Runs the intervals that are due. What was missed while the machine was busy is not made up for.
+ */
 static int run_timers(struct follow *follow) {
 	const uint64_t now = monotonic_now();
 	int r = CTL_OK;
@@ -346,7 +349,8 @@ static bool tell_lost(struct follow *follow) {
 				 follow->script->maps[i].name, n);
 	}
 	if (follow->gpu.unknown_starts)
-		ctl_tell("%" PRIu64 " durations are not known: the beginning was not seen, or found "
+		ctl_tell("%" PRIu64
+			 " durations are not known: the beginning was not seen, or found "
 			 "no room",
 			 follow->gpu.unknown_starts);
 	if (follow->gpu.failed)
@@ -384,8 +388,9 @@ static int prepare(struct follow *follow) {
 		r = session_open(&follow->session, follow->ctl, options->command,
 				 options->require_verify);
 	if (!r && !follow->session.verifies && follow->script->needs_gpu)
-		ctl_tell("without CAP_BPF nothing is verified by Linux: programs run unverified, in "
-			 "processes of yours alone");
+		ctl_tell(
+			"without CAP_BPF nothing is verified by Linux: programs run unverified, in "
+			"processes of yours alone");
 	follow->command = (struct trace_command){ .ctl = follow->ctl, .command = options->command };
 	if (!r && options->command)
 		r = trace_child_start(&follow->child, &follow->command);

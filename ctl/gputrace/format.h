@@ -47,8 +47,8 @@ static inline bool format_next(const char **atp, struct format_piece *piece) {
 	piece->width = left ? -piece->width : piece->width;
 	at += strspn(at, "l");
 	piece->kind = *at && strchr("diuxXo", *at) ? FORMAT_NUMBER
-		      : *at == 's'		    ? FORMAT_STRING
-						    : FORMAT_WRONG;
+		      : *at == 's'                 ? FORMAT_STRING
+						   : FORMAT_WRONG;
 	piece->letter = *at == 'i' ? 'd' : *at;
 	at += *at != '\0';
 	piece->n = (size_t)(at - piece->text);

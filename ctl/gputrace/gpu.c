@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Attaches the object of a script, reads its maps, and detaches it (gpu.h). What a map holds becomes
- * elements of a store, with names in place of ids.
+ * Attaches the object of a script, reads its maps, and detaches it (gpu.h). What a map holds
+ * becomes elements of a store, with names in place of ids.
  */
 
 #include <endian.h>
@@ -293,7 +293,8 @@ static void read_elements(struct gpu *gpu, int64_t id, const struct map *map,
 		entries = json_member(reply.parameters, "entries");
 		more = reply.continues;
 		for (size_t i = 0; i < json_length_of(entries); i++)
-			json_append(elements, json_object_get(json_object_array_get_idx(entries, i)));
+			json_append(elements,
+				    json_object_get(json_object_array_get_idx(entries, i)));
 		varlink_reply_deinit(&reply);
 	}
 }

@@ -120,9 +120,9 @@ static int add_map(struct types *types, const struct code_map *map) {
 	members[0] = add_constant(types, map->type);
 	members[1] = add_constant(types, map->max_entries);
 	snprintf(name, sizeof(name), "%s_key", map->name);
-	members[2] = btf__add_ptr(types->btf, map->key_words
-						      ? add_words(types, name, map->key_words)
-						      : types->number);
+	members[2] =
+		btf__add_ptr(types->btf, map->key_words ? add_words(types, name, map->key_words)
+							: types->number);
 	snprintf(name, sizeof(name), "%s_value", map->name);
 	members[3] = btf__add_ptr(types->btf, add_words(types, name, map->value_words));
 	id = btf__add_struct(types->btf, NULL, MAP_SIZE);

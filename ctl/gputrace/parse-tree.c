@@ -48,7 +48,8 @@ struct node *tree_operation(struct script *script, enum node_kind kind, enum op 
 	node->depth = 1 + (other > depth ? other : depth);
 	if (node->depth > SCRIPT_DEPTH_MAX)
 		script_fail(script, place,
-			    "nested too deeply: at most %d levels; put a part into a variable, $x = ...",
+			    "nested too deeply: at most %d levels; put a part into a variable, $x "
+			    "= ...",
 			    SCRIPT_DEPTH_MAX);
 	node->op = op;
 	node->a = a;

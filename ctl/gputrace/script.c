@@ -89,12 +89,15 @@ struct script *script_new(const char *name, const char *text, size_t n_text) {
 size_t map_buckets(const struct map *map) {
 	if (map->kind == MAP_HIST)
 		return SCRIPT_LOG_BUCKETS;
-	return map->step ? (size_t)((map->max - map->min) / map->step) + 2 : 0;
+	return map->kind == MAP_LHIST && map->step ? (size_t)((map->max - map->min) / map->step) + 2
+						   : 0;
 }
 
 size_t map_bucket(const struct map *map, int64_t value) {
 	if (map->kind == MAP_HIST)
-		return value < 0 ? 0 : value == 0 ? 1 : 65 - (size_t)__builtin_clzll((uint64_t)value);
+		return value < 0    ? 0
+		       : value == 0 ? 1
+				    : 65 - (size_t)__builtin_clzll((uint64_t)value);
 	if (value < map->min)
 		return 0;
 	if (value >= map->max)

@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * A script of gputrace: its syntax tree, which the parser makes and check.c completes. All memory of
- * a script belongs to it and goes with script_free(). The tree has no pointers to the outside but
- * to constant tables.
+ * A script of gputrace: its syntax tree, which the parser makes and check.c completes. All memory
+ * of a script belongs to it and goes with script_free(). The tree has no pointers to the outside
+ * but to constant tables.
  */
 
 #include <stdbool.h>

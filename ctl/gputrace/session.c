@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Finds or starts the daemon (session.h). A private one is a session daemon of this user with a name
- * of its own. It is told to end when gputrace ends, and by the kernel if gputrace is killed.
+ * Finds or starts the daemon (session.h). A private one is a session daemon of this user with a
+ * name of its own. It is told to end when gputrace ends, and by the kernel if gputrace is killed.
  */
 
 #include <errno.h>
@@ -54,8 +54,8 @@ static void become_daemon(const struct session *session, const char *path, pid_t
 	dup2(session->log, STDOUT_FILENO);
 	dup2(session->log, STDERR_FILENO);
 	sigprocmask(SIG_SETMASK, mask, NULL);
-	execl(path, "gpuprobed", option, session->verifies ? "--verify=on" : "--verify=off", DEADLINE,
-	      DEADLINE_OTHERS, (char *)NULL);
+	execl(path, "gpuprobed", option, session->verifies ? "--verify=on" : "--verify=off",
+	      DEADLINE, DEADLINE_OTHERS, (char *)NULL);
 	dprintf(session->log, "%s: %s\n", path, strerror(errno));
 	_exit(CTL_ERROR);
 }
@@ -105,9 +105,10 @@ int session_open(struct session *session, struct ctl *ctl, bool may_start, bool 
 				ctl->session ? " in this session" : "");
 	session->verifies = can_verify();
 	if (!session->verifies && require_verify)
-		return ctl_fail(CTL_PERMISSION,
-				"--require-verify: Linux verifies programs for root, or with CAP_BPF "
-				"and CAP_PERFMON, alone; you have neither");
+		return ctl_fail(
+			CTL_PERMISSION,
+			"--require-verify: Linux verifies programs for root, or with CAP_BPF "
+			"and CAP_PERFMON, alone; you have neither");
 	if (!ctl_find_file(path, GPUPROBED_PATH, "../daemon/gpuprobed/gpuprobed"))
 		return ctl_fail(CTL_ERROR, "%s: %s; is it installed?", path, strerror(errno));
 	snprintf(session->name, sizeof(session->name), "gputrace_%d", (int)self);

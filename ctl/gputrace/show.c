@@ -57,7 +57,7 @@ static void put_name(const struct show *show, const struct store *store,
 		else
 			fprintf(show->out, "%" PRId64, value.number);
 	}
-	fputs(at ? "]: " : ": ", show->out);
+	fputs(at ? "]:" : ":", show->out);
 }
 
 /* 1024 as 1K, and so on: the bounds of hist(). */
@@ -93,8 +93,8 @@ static void put_bounds(const struct map *map, size_t bucket, char text[static 64
 		snprintf(text, 64, "[%" PRId64 ", %" PRId64 ")", start, start + map->step);
 }
 
-static void put_histogram(const struct show *show, const struct map *map,
-			  const uint64_t *buckets, uint64_t div) {
+static void put_histogram(const struct show *show, const struct map *map, const uint64_t *buckets,
+			  uint64_t div) {
 	size_t first = SIZE_MAX, last = 0;
 	uint64_t most = 1;
 
@@ -125,14 +125,14 @@ static void put_entry(const struct show *show, const struct store *store,
 	case MAP_HIST:
 	case MAP_LHIST:
 		put_histogram(show, store->map, entry->buckets, (uint64_t)div);
-		fputc('\n', show->out);
 		return;
 	case MAP_STATS:
-		fprintf(show->out,
-			"count %" PRId64 ", average %" PRId64 ", total %" PRId64 "\n", entry->count,
-			(entry->count ? entry->sum / entry->count : 0) / div, entry->sum / div);
+		fprintf(show->out, " count %" PRId64 ", average %" PRId64 ", total %" PRId64 "\n",
+			entry->count, (entry->count ? entry->sum / entry->count : 0) / div,
+			entry->sum / div);
 		return;
 	default:
+		fputc(' ', show->out);
 		if (entry->text)
 			show_text(show->out, entry->text);
 		else
@@ -249,7 +249,8 @@ static int compare(const void *a, const void *b, void *store) {
 	if (x != y)
 		return x < y ? -1 : 1;
 	/* equal values: by their keys, so that each run prints the same */
-	while (store_key_next(&one->key, &at_x, &key_x) && store_key_next(&other->key, &at_y, &key_y))
+	while (store_key_next(&one->key, &at_x, &key_x) &&
+	       store_key_next(&other->key, &at_y, &key_y))
 		if (key_x.type == TYPE_NUMBER && key_y.type == TYPE_NUMBER &&
 		    key_x.number != key_y.number)
 			return key_x.number < key_y.number ? -1 : 1;
@@ -272,9 +273,14 @@ void show_map(const struct show *show, const struct store *store, size_t top, in
 	}
 	qsort_r(sorted, n, sizeof(*sorted), compare, (void *)store);
 	first = top && top < n ? n - top : 0;
+	if (n && show->blank && !show->json)
+		fputc('\n', show->out);
 	if (show->json)
 		show_json(show, store, sorted + first, n - first, div ? div : 1);
-	for (size_t i = first; !show->json && i < n; i++)
+	for (size_t i = first; !show->json && i < n; i++) {
+		if (i > first && map_buckets(store->map))
+			fputc('\n', show->out);
 		put_entry(show, store, sorted[i], div ? div : 1);
+	}
 	free(sorted);
 }

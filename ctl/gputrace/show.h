@@ -10,6 +10,7 @@
 struct show {
 	FILE *out;
 	bool json;
+	bool blank; /* a blank line before each map */
 };
 
 /* All of a map, or its top elements; values are divided by div. 0: all; as they are. */

@@ -12,8 +12,7 @@ static const struct word words[] = {
 	{ "grid.x", WORD_GRID_X, ON(LAUNCH) | ON_KERNEL, 0, TYPE_NUMBER, NULL },
 	{ "grid.y", WORD_GRID_Y, ON(LAUNCH) | ON_KERNEL, 0, TYPE_NUMBER, NULL },
 	{ "grid.z", WORD_GRID_Z, ON(LAUNCH) | ON_KERNEL, 0, TYPE_NUMBER, NULL },
-	{ "blockdim", WORD_BLOCKDIM, ON(LAUNCH) | ON_KERNEL, 0, TYPE_NUMBER,
-	  "threads of a block" },
+	{ "blockdim", WORD_BLOCKDIM, ON(LAUNCH) | ON_KERNEL, 0, TYPE_NUMBER, "threads of a block" },
 	{ "blockdim.x", WORD_BLOCKDIM_X, ON(LAUNCH) | ON_KERNEL, 0, TYPE_NUMBER, NULL },
 	{ "blockdim.y", WORD_BLOCKDIM_Y, ON(LAUNCH) | ON_KERNEL, 0, TYPE_NUMBER, NULL },
 	{ "blockdim.z", WORD_BLOCKDIM_Z, ON(LAUNCH) | ON_KERNEL, 0, TYPE_NUMBER, NULL },
@@ -42,8 +41,7 @@ static const struct word words[] = {
 	  "of the instruction or call" },
 	{ "line", WORD_LINE, ON(MEMORY), 0, TYPE_TEXT,
 	  "file:line, or the instruction where lines are not known" },
-	{ "duration", WORD_DURATION,
-	  ON_CALLS | ON(THREAD) | ON(BLOCK_LEAD) | ON(WARP_LEAD),
+	{ "duration", WORD_DURATION, ON_CALLS | ON(THREAD) | ON(BLOCK_LEAD) | ON(WARP_LEAD),
 	  ON(DRIVER) | ON(THREAD) | ON(BLOCK_LEAD) | ON(WARP_LEAD), TYPE_NUMBER, "nanoseconds" },
 	{ "pid", WORD_PID, ON(LAUNCH) | ON_CALLS | ON_KERNEL, 0, TYPE_NUMBER, NULL },
 	{ "tid", WORD_TID, ON(LAUNCH) | ON_CALLS, 0, TYPE_NUMBER, "of the thread that calls" },
@@ -109,8 +107,8 @@ static const struct probe_row probes[] = {
 	} while (0)
 #define AT(table, i) ((i) < sizeof(table) / sizeof(*table) ? &table[i] : NULL)
 
-static const struct word args = { "args", WORD_ARGS, ON_CALLS, 0, TYPE_NUMBER,
-				  "args.NAME: an argument of the call" };
+static const struct word args = { "args", WORD_ARGS,   ON_CALLS,
+				  0,      TYPE_NUMBER, "args.NAME: an argument of the call" };
 
 const struct word *word_find(const char *name) {
 	if (!strncmp(name, "args.", strlen("args.")) || !strcmp(name, "args"))
