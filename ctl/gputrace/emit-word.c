@@ -288,37 +288,55 @@ static void map_and_key(struct emit *emit, uint32_t map, int key) {
 	emit_alu_constant(emit, BPF_ADD, BPF_REG_2, key);
 }
 
+/* Launches that are not known by a number can have threads of the same key at once: whose end is
+ * whose is not known then, so the time becomes 0, which is none. */
 void emit_keep_time(struct emit *emit, uint32_t map) {
 	const int key = time_key(emit), time = emit_take(emit, 1);
+	size_t kept, full;
 
 	emit_call(emit, HELPER_TIME);
 	emit_store(emit, BPF_REG_10, time, BPF_REG_0);
 	map_and_key(emit, map, key);
 	emit_move(emit, BPF_REG_3, BPF_REG_10);
 	emit_alu_constant(emit, BPF_ADD, BPF_REG_3, time);
-	emit_constant(emit, BPF_REG_4, BPF_ANY);
+	emit_constant(emit, BPF_REG_4, BPF_NOEXIST);
 	emit_call(emit, BPF_FUNC_map_update_elem);
+	kept = emit_jump_constant(emit, BPF_JEQ, BPF_REG_0, 0);
+	map_and_key(emit, map, key);
+	emit_call(emit, BPF_FUNC_map_lookup_elem);
+	full = emit_jump_constant(emit, BPF_JEQ, BPF_REG_0, 0);
+	emit_constant(emit, BPF_REG_1, 0);
+	emit_store(emit, BPF_REG_0, 0, BPF_REG_1);
+	emit_land(emit, kept);
+	emit_land(emit, full);
 	emit_give(emit, 5);
 }
 
-/* What began before it was probed, or found no room, is lost. */
+/* What began before it was probed, found no room, or is not known for sure, is lost. */
 void emit_take_time(struct emit *emit, uint32_t map) {
-	const int key = time_key(emit);
-	size_t found;
+	const int key = time_key(emit), start = emit_take(emit, 1);
+	size_t missing, known;
 
 	emit_call(emit, HELPER_TIME);
 	emit_store(emit, BPF_REG_10, emit->duration, BPF_REG_0);
+	emit_constant(emit, BPF_REG_1, 0);
+	emit_store(emit, BPF_REG_10, start, BPF_REG_1);
 	map_and_key(emit, map, key);
 	emit_call(emit, BPF_FUNC_map_lookup_elem);
-	found = emit_jump_constant(emit, BPF_JNE, BPF_REG_0, 0);
+	missing = emit_jump_constant(emit, BPF_JEQ, BPF_REG_0, 0);
+	emit_load(emit, BPF_REG_1, BPF_REG_0, 0);
+	emit_store(emit, BPF_REG_10, start, BPF_REG_1);
+	map_and_key(emit, map, key);
+	emit_call(emit, BPF_FUNC_map_delete_elem);
+	emit_land(emit, missing);
+	emit_load(emit, BPF_REG_1, BPF_REG_10, start);
+	known = emit_jump_constant(emit, BPF_JNE, BPF_REG_1, 0);
 	emit_lost(emit, (uint32_t)emit->code->script->n_maps);
 	emit_exit(emit);
-	emit_land(emit, found);
-	emit_load(emit, BPF_REG_1, BPF_REG_0, 0);
+	emit_land(emit, known);
+	emit_load(emit, BPF_REG_1, BPF_REG_10, start);
 	emit_load(emit, BPF_REG_2, BPF_REG_10, emit->duration);
 	emit_alu(emit, BPF_SUB, BPF_REG_2, BPF_REG_1);
 	emit_store(emit, BPF_REG_10, emit->duration, BPF_REG_2);
-	map_and_key(emit, map, key);
-	emit_call(emit, BPF_FUNC_map_delete_elem);
-	emit_give(emit, 4);
+	emit_give(emit, 5);
 }

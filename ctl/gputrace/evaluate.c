@@ -177,8 +177,8 @@ static void clear_map(struct evaluator *evaluator, size_t i, bool keep) {
 
 	store_clear(base);
 	evaluator->failed |= !store_merge(base, &evaluator->gpu[i], false);
-	for (size_t j = 0; keep && j < base->entries.n; j++)
-		((struct store_entry *)hash_table_at(&base->entries, j))->kept = 1;
+	for (size_t j = 0; j < base->entries.n; j++)
+		((struct store_entry *)hash_table_at(&base->entries, j))->kept = keep;
 	if (!keep) {
 		store_clear(host);
 		return;

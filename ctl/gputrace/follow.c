@@ -301,7 +301,8 @@ static int step(struct follow *follow) {
 }
 
 static bool is_over(const struct follow *follow) {
-	return follow->evaluator.exited || (follow->stream && follow->over) ||
+	return follow->evaluator.exited || ferror(follow->evaluator.show.out) ||
+	       (follow->stream && follow->over) ||
 	       (follow->stop_by && monotonic_now() >= follow->stop_by);
 }
 
@@ -465,6 +466,7 @@ int follow(struct ctl *ctl, const struct options *options, const struct script *
 	session_close(&follow->session);
 	if (follow->signals >= 0)
 		close(follow->signals);
+	signal(SIGPIPE, SIG_DFL);
 	if (r)
 		r = r == CTL_USAGE ? CTL_USAGE : CTL_ERROR;
 	else if (options->strict && follow->lost)

@@ -211,8 +211,9 @@ static void take_value(struct store *store, struct store_entry *entry, const uns
 	case MAP_MAX:
 		store_take(store, entry, first);
 		break;
-	default:
+	default: /* what is 0 is there, too */
 		entry->sum += first;
+		entry->kept = 1;
 	}
 }
 
@@ -278,7 +279,9 @@ static void read_elements(struct gpu *gpu, int64_t id, const struct map *map,
 
 	snprintf(text, sizeof(text), "%" PRId64, id);
 	json_add_string(parameters, "map", text);
-	json_add_bool(parameters, "nonzero", !map || !code_map_has_device(map));
+	json_add_bool(parameters, "nonzero",
+		      !map || (map->kind != MAP_SUM && map->kind != MAP_SCALAR &&
+			       !code_map_has_device(map)));
 	json_add_bool(parameters, "per_process", map && code_map_has_device(map));
 	if (map && map->stored)
 		json_add_string(parameters, "merge", "latest");

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -297,6 +298,13 @@ static int run(struct ctl *ctl, const struct options *options) {
 	return r;
 }
 
+/* Whether nobody reads any more. */
+static bool has_hung_up(FILE *out) {
+	struct pollfd polled = { .fd = fileno(out) };
+
+	return poll(&polled, 1, 0) > 0 && polled.revents & POLLERR;
+}
+
 int main(int argc, char **argv) {
 	struct options options = {};
 	struct ctl ctl = {};
@@ -316,7 +324,9 @@ int main(int argc, char **argv) {
 	varlink_client_free(ctl.client);
 	varlink_interface_free(ctl.interface);
 	error = ctl_flush();
-	if (error && error != EPIPE && r == CTL_OK)
+	if (error && has_hung_up(stdout))
+		raise(SIGPIPE); /* `| head` */
+	if (error && r == CTL_OK)
 		r = ctl_fail(CTL_ERROR, "cannot write the output: %s", strerror(error));
 	return r;
 }

@@ -57,13 +57,13 @@ struct object {
 	size_t map_symbols[CODE_MAPS_MAX];
 };
 
-/* A section with its bytes. Returns its number. */
+/* A section with its bytes. Without a name: it is set later. Returns its number. */
 static size_t add_section(struct object *object, const char *name, uint32_t type, uint64_t flags,
 			  const void *data, size_t n) {
 	Elf64_Shdr *section = &object->sections[object->n_sections];
 
 	align(&object->file);
-	*section = (Elf64_Shdr){ .sh_name = (Elf64_Word)put_text(&object->strings, name),
+	*section = (Elf64_Shdr){ .sh_name = name ? (Elf64_Word)put_text(&object->strings, name) : 0,
 				 .sh_type = type,
 				 .sh_flags = flags,
 				 .sh_offset = put(&object->file, data, n),
@@ -269,7 +269,7 @@ static void add_tables(struct object *object) {
 	symbols = add_section(object, ".symtab", SHT_SYMTAB, 0, object->symbols.data,
 			      object->symbols.n);
 	name = put_text(&object->strings, ".strtab");
-	strings = add_section(object, "", SHT_STRTAB, 0, object->strings.data, object->strings.n);
+	strings = add_section(object, NULL, SHT_STRTAB, 0, object->strings.data, object->strings.n);
 	object->sections[strings].sh_name = (Elf64_Word)name;
 	object->sections[symbols].sh_link = (Elf64_Word)strings;
 	object->sections[symbols].sh_info = 1; /* the first one that is global */

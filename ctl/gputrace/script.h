@@ -14,8 +14,8 @@
 #define SCRIPT_SIZE_MAX 65536 /* bytes of text */
 #define SCRIPT_DEPTH_MAX 64 /* expressions and blocks in one another */
 #define SCRIPT_KEYS_MAX 8 /* of a map */
-#define SCRIPT_MAPS_MAX 48
-#define SCRIPT_PROBES_MAX 48
+#define SCRIPT_MAPS_MAX 31 /* an object has 64 maps and 64 programs at most */
+#define SCRIPT_PROBES_MAX 32
 #define SCRIPT_LOCALS_MAX 24 /* of one body */
 #define SCRIPT_PARTS_MAX 8 /* of a probe: thread:KERNEL:end has 3 */
 #define SCRIPT_UNROLL_MAX 100

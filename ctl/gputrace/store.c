@@ -157,7 +157,7 @@ static bool merge_entry(struct store *store, struct store_entry *entry,
 
 	entry->count = add(entry->count, sign * other->count);
 	entry->sum = add(entry->sum, (int64_t)((uint64_t)sign * (uint64_t)other->sum));
-	entry->kept |= other->kept;
+	entry->kept = subtract ? other->kept : entry->kept | other->kept;
 	if (!subtract) {
 		entry->min = other->min < entry->min ? other->min : entry->min;
 		entry->max = other->max > entry->max ? other->max : entry->max;

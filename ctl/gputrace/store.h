@@ -57,7 +57,8 @@ void store_remove(struct store *store, struct store_entry *entry);
 /* One value for an aggregation; of count() it is not looked at. False: no memory. */
 bool store_take(struct store *store, struct store_entry *entry, int64_t value);
 bool store_set_text(struct store_entry *entry, const char *text);
-/* Adds what another store of the same map has, or takes it away. False: no memory. */
+/* Adds what another store of the same map has, or takes it away; then that one says whether what is
+ * left is shown though it is zero. False: no memory. */
 bool store_merge(struct store *store, const struct store *other, bool subtract);
 /* Whether nothing was put into an element. */
 bool store_is_zero(const struct store *store, const struct store_entry *entry);
