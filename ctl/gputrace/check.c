@@ -17,16 +17,19 @@ static struct place *first(struct place *place, struct place here) {
 	return place;
 }
 
-bool check_number(struct script *script, struct clause *clause, struct node *node,
-		  const char *what) {
-	if (!check_expression(script, clause, node))
-		return false;
+/* Of an expression that has been checked: twice would take 2 to the power of its depth. */
+static bool is_number(struct script *script, const struct node *node, const char *what) {
 	if (node->type == TYPE_KERNEL || node->type == TYPE_LINE)
 		return script_fail(script, node->place,
 				   "%s is a name here, not a number: it can be the key of a map",
 				   node->text);
 	return node->type == TYPE_NUMBER ||
 	       script_fail(script, node->place, "%s takes numbers, this is a text", what);
+}
+
+bool check_number(struct script *script, struct clause *clause, struct node *node,
+		  const char *what) {
+	return check_expression(script, clause, node) && is_number(script, node, what);
 }
 
 /* Why a word cannot stand in a probe that lacks it. */
@@ -127,8 +130,7 @@ static bool check_binary(struct script *script, struct clause *clause, struct no
 	if ((node->op == OP_DIV || node->op == OP_MOD) && node->b->kind == NODE_NUMBER &&
 	    !node->b->number)
 		return script_fail(script, node->b->place, "division by zero");
-	return check_number(script, clause, node->a, "arithmetic") &&
-	       check_number(script, clause, node->b, "arithmetic");
+	return is_number(script, node->a, "arithmetic") && is_number(script, node->b, "arithmetic");
 }
 
 static bool check_choice(struct script *script, struct clause *clause, struct node *node) {
@@ -209,7 +211,7 @@ static bool check_assign_value(struct script *script, struct clause *clause, str
 				   target->text);
 	if (value->type == TYPE_KERNEL || value->type == TYPE_LINE ||
 	    (node->op != OP_NONE && value->type != TYPE_NUMBER))
-		return check_number(script, clause, value, "an assignment");
+		return is_number(script, value, "an assignment");
 	if (target->kind == NODE_MAP && clause->on_gpu && node->op != OP_NONE &&
 	    node->op != OP_ADD && node->op != OP_SUB)
 		return script_fail(script, node->place,

@@ -54,7 +54,7 @@ static struct node *operation(struct script *script, enum op op, struct place pl
 %token END_OF_SCRIPT 0 "the end of the script"
 %token PREDICATE_BEGIN "/" PREDICATE_END "/ {" IF "if" ELSE "else" UNROLL "unroll"
 %token EQ "==" NE "!=" LE "<=" GE ">=" LEFT "<<" RIGHT ">>" BOTH "&&" EITHER "||"
-%token INCREMENT "++" DECREMENT "--" SCAN_FAILED "a mistake"
+%token INCREMENT "++" DECREMENT "--" SCAN_FAILED "a mistake" SEMICOLON ";"
 
 %type <text> part
 %type <probe> probe probes
@@ -108,8 +108,8 @@ body: '{' statements '}' { $$ = $2; }
 statements: %empty { $$ = NULL; }
 	| statements statement { $$ = tree_append($1, $2); };
 
-statement: simple ';' { $$ = $1; }
-	| ';' { $$ = NULL; }
+statement: simple SEMICOLON { $$ = $1; }
+	| SEMICOLON { $$ = NULL; }
 	| choice
 	| UNROLL '(' NUMBER ')' body {
 		$$ = tree_operation(script, NODE_UNROLL, OP_NONE, @1, tree_number(script, @3, $3), $5, NULL);
@@ -198,11 +198,15 @@ static void script_yyerror(YYLTYPE *place, void *scanner, struct script *script,
 static int yyreport_syntax_error(const yypcontext_t *context, void *scanner,
 				 struct script *script) {
 	enum { SHOWN = 4 };
-	yysymbol_kind_t expected[SHOWN + 1], found = yypcontext_token(context);
-	int n = yypcontext_expected_tokens(context, expected, SHOWN + 1);
+	yysymbol_kind_t expected[YYNTOKENS], found = yypcontext_token(context);
+	int n = yypcontext_expected_tokens(context, expected, YYNTOKENS);
 	char text[160] = "";
 	size_t used = 0;
 
+	/* an operator could stand there, too, but what is missing is the end of the statement */
+	for (int i = 0; n > SHOWN && i < n; i++)
+		if (expected[i] == YYSYMBOL_SEMICOLON)
+			used = (size_t)snprintf(text, sizeof(text), "expected ;");
 	for (int i = 0; n <= SHOWN && i < n; i++)
 		used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%s",
 					 !i ? "expected " : i == n - 1 ? " or " : ", ",
