@@ -243,6 +243,21 @@ static bool check_assign(struct script *script, struct clause *clause, struct no
 
 static bool check_statements(struct script *script, struct clause *clause, struct node *list);
 
+/* Rounds in rounds multiply. */
+static bool check_unroll(struct script *script, struct clause *clause, struct node *node) {
+	const int64_t outer = clause->rounds ? clause->rounds : 1;
+	bool fine;
+
+	if (outer * node->a->number > SCRIPT_ROUNDS_MAX)
+		return script_fail(script, node->place,
+				   "unroll in unroll: more than %d rounds in all",
+				   SCRIPT_ROUNDS_MAX);
+	clause->rounds = outer * node->a->number;
+	fine = check_statements(script, clause, node->b);
+	clause->rounds = outer;
+	return fine;
+}
+
 static bool check_statement(struct script *script, struct clause *clause, struct node *node) {
 	switch (node->kind) {
 	case NODE_ASSIGN:
@@ -255,7 +270,7 @@ static bool check_statement(struct script *script, struct clause *clause, struct
 		if (node->a->number < 1 || node->a->number > SCRIPT_UNROLL_MAX)
 			return script_fail(script, node->place,
 					   "unroll takes a number from 1 to %d", SCRIPT_UNROLL_MAX);
-		return check_statements(script, clause, node->b);
+		return check_unroll(script, clause, node);
 	default:
 		return check_statement_call(script, clause, node->a);
 	}

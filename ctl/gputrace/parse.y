@@ -201,12 +201,16 @@ static int yyreport_syntax_error(const yypcontext_t *context, void *scanner,
 	yysymbol_kind_t expected[YYNTOKENS], found = yypcontext_token(context);
 	int n = yypcontext_expected_tokens(context, expected, YYNTOKENS);
 	char text[160] = "";
+	bool ends = false, begins = false;
 	size_t used = 0;
 
-	/* an operator could stand there, too, but what is missing is the end of the statement */
-	for (int i = 0; n > SHOWN && i < n; i++)
-		if (expected[i] == YYSYMBOL_SEMICOLON)
-			used = (size_t)snprintf(text, sizeof(text), "expected ;");
+	/* behind an expression an operator could stand, too, but what is missing is the end */
+	for (int i = 0; n > SHOWN && i < n; i++) {
+		ends |= expected[i] == YYSYMBOL_SEMICOLON;
+		begins |= expected[i] == YYSYMBOL_WORD;
+	}
+	if (ends && !begins)
+		used = (size_t)snprintf(text, sizeof(text), "expected ;");
 	for (int i = 0; n <= SHOWN && i < n; i++)
 		used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%s",
 					 !i ? "expected " : i == n - 1 ? " or " : ", ",

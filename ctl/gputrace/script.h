@@ -19,6 +19,7 @@
 #define SCRIPT_LOCALS_MAX 24 /* of one body */
 #define SCRIPT_PARTS_MAX 8 /* of a probe: thread:KERNEL:end has 3 */
 #define SCRIPT_UNROLL_MAX 100
+#define SCRIPT_ROUNDS_MAX 10000 /* of one unroll in another */
 #define SCRIPT_LINEAR_MAX 1000 /* buckets of lhist() */
 #define SCRIPT_LOG_BUCKETS 66 /* of hist(): below 0, 0, and the 64 powers of two */
 #define SCRIPT_ERROR_SIZE 512
@@ -149,6 +150,7 @@ struct clause {
 	struct node *predicate; /* NULL: none */
 	struct node *body; /* a list of statements */
 	bool on_gpu;
+	int64_t rounds; /* in which the statement that is checked is repeated; 0: once */
 	size_t n_locals;
 	const char *locals[SCRIPT_LOCALS_MAX];
 	enum type local_types[SCRIPT_LOCALS_MAX];

@@ -115,6 +115,8 @@ static const struct {
 	{ "launch:f { $x = 1 ? 2 : kernel }", "1:19: both sides of : have the same type" },
 	{ "launch:f { $x = 1 / 0 }", "1:21: division by zero" },
 	{ "launch:f { unroll(0) { } }", "1:12: unroll takes a number from 1 to 100" },
+	{ "BEGIN { unroll(100) { unroll(100) { unroll(2) { } } } }",
+	  "1:37: unroll in unroll: more than 10000 rounds in all" },
 	/* maps */
 	{ "launch:f { @a = count(); @a = sum(1) }",
 	  "1:26: @a is count() at line 1, column 12, but sum() here: use two maps" },
