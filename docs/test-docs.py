@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """
-test-docs.py GPUPROBED GPUPROBECTL SOURCE: whatever a user can type or call has its place in a manual page, and in the completion. What is asked of is the
+test-docs.py GPUPROBED GPUPROBECTL SOURCE [GPUTRACE]: whatever a user can type or call has its place in a manual page, and in the completion. What is asked of is the
 programs' own help, the interface, and the sources: who adds something finds out here what he has not documented.
 """
 
@@ -15,6 +15,7 @@ import tempfile
 import unittest
 
 DAEMON, CTL, SOURCE = (os.path.abspath(path) for path in sys.argv[1:4])
+GPUTRACE = os.path.abspath(sys.argv[4]) if len(sys.argv) > 4 else None
 DOCS = os.path.join(SOURCE, "docs")
 GLOBAL = {"--help", "--version", "--json", "--pretty", "--session", "--socket"}
 
@@ -107,6 +108,26 @@ class Docs(unittest.TestCase):
                     told |= found
                     offered |= own
         self.missing("what completion offers", told, "\n".join(offered))
+
+    def test_gputrace(self):
+        """Options, probes, words and functions are in the page; scripts of the page and the tutorial are right."""
+        if not GPUTRACE:
+            self.skipTest("gputrace was not built")
+        text = page("gputrace.1")
+        found = options_of(output(GPUTRACE, "--help"))
+        self.assertGreater(len(found), 9)
+        self.missing("docs/gputrace.1.scd", found, text)
+        probes, words, functions = re.split(r"\n\n(?:Words|Functions)[^\n]*\n", output(GPUTRACE, "--list"))
+        names = set(re.findall(r"^  ([A-Za-z.]+)", probes, re.M)) | set(re.findall(r"^  (\w+)", words + "\n" + functions, re.M))
+        self.assertGreater(len(names), 50)
+        self.missing("docs/gputrace.1.scd", names, text)
+        scripts = re.findall(
+            r"gputrace -e '([^']*)' --", text.replace("\\", "") + re.sub(r"\n\$ gputrace[^\n]*\ngputrace:[^\n]*", "", read(DOCS, "gputrace.md"))
+        )
+        self.assertGreater(len(scripts), 12)
+        for script in scripts:
+            with self.subTest(script=script):
+                self.assertEqual(output(GPUTRACE, "--dry-run", "-e", script), "")
 
     def test_interface(self):
         """The page is made of the interface: all of it."""

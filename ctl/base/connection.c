@@ -62,6 +62,8 @@ static int dial(struct ctl *ctl, int timeout_ms) {
 
 /* Says why there is no connection to ctl->path. */
 static int unreachable(struct ctl *ctl, int error) {
+	if (ctl->seeking && (error == ENOENT || error == ECONNREFUSED))
+		return CTL_UNREACHABLE;
 	if (error == EACCES || error == EPERM)
 		return ctl_fail(CTL_PERMISSION, "%s: %s: you may not talk to this daemon; try sudo",
 				ctl->path, strerror(error));
@@ -121,6 +123,8 @@ static int ctl_connect(struct ctl *ctl, int timeout_ms) {
 		if (ctl->session || (r != -ENOENT && r != -ECONNREFUSED))
 			return unreachable(ctl, -r);
 	} else if (ctl->session) {
+		if (ctl->seeking)
+			return CTL_UNREACHABLE;
 		return ctl_fail(
 			CTL_UNREACHABLE,
 			"no session daemon at %s: %s; start one with: gpuprobed --session%s%s",
@@ -130,6 +134,15 @@ static int ctl_connect(struct ctl *ctl, int timeout_ms) {
 	snprintf(ctl->path, sizeof(ctl->path), "%s/%s", PATHS_SYSTEM_DIR, PATHS_CONTROL_SOCKET);
 	r = dial(ctl, timeout_ms);
 	return r ? unreachable(ctl, -r) : CTL_OK;
+}
+
+int ctl_seek(struct ctl *ctl) {
+	int r;
+
+	ctl->seeking = true;
+	r = ctl_connect(ctl, CTL_TIMEOUT_MS);
+	ctl->seeking = false;
+	return r;
 }
 
 /*

@@ -39,6 +39,7 @@ struct ctl {
 	struct varlink_client *client;
 	unsigned int n_reconnects; /* the daemon hung up so often, and there was another one */
 	struct varlink_interface *interface;
+	bool seeking; /* in ctl_seek() */
 	bool quiet; /* that the daemon hung up is not said: the caller does something about it */
 	struct json_object *unanswered; /* parameters of a call with `more` that only looks and has
 					   had no reply yet, or NULL */
@@ -123,6 +124,8 @@ int ctl_fail_open(const char *path, int error, bool write);
 
 /* connection.c */
 bool ctl_connect_again(struct ctl *ctl);
+/* Connects, as the first call would. CTL_UNREACHABLE without a message: nobody listens there. */
+int ctl_seek(struct ctl *ctl);
 /* Where the log of the daemon is that we are connected to, or tried to: the journal has the
  * system's alone. */
 const char *ctl_log_place(const struct ctl *ctl);
@@ -192,6 +195,8 @@ void ctl_print_help(const char *help);
  * characters, as ctl_print_text() */
 /* Writes out standard output. 0, or the errno of the first write of it that failed. */
 int ctl_flush(void);
+/* What lines on standard error begin with. */
+extern const char *ctl_program;
 void ctl_tell(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void ctl_tell_list(const char *format, va_list arguments) __attribute__((format(printf, 1, 0)));
 void ctl_tell_log(const char *log);

@@ -22,6 +22,9 @@ bool ctl_find_file(char path[static 4096], const char *installed, const char *be
 		snprintf(path, 4096, "%s/%s", self, beside);
 		if (!access(path, R_OK))
 			return true;
+		snprintf(path, 4096, "%s/../%s", self, beside); /* gputrace lies deeper there */
+		if (!access(path, R_OK))
+			return true;
 	}
 	strncpy(path, installed, 4095)[4095] = '\0';
 	return !access(path, R_OK);

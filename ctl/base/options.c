@@ -58,7 +58,7 @@ int ctl_usage(const char *format, ...) {
 	va_start(arguments, format);
 	vsnprintf(text, sizeof(text), format, arguments);
 	va_end(arguments);
-	return ctl_fail(CTL_USAGE, "%s; see gpuprobectl %s%s--help", text, command,
+	return ctl_fail(CTL_USAGE, "%s; see %s %s%s--help", text, ctl_program, command,
 			*command ? " " : "");
 }
 

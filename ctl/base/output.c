@@ -127,6 +127,8 @@ int ctl_flush(void) {
 	return error;
 }
 
+const char *ctl_program = "gpuprobectl";
+
 void ctl_tell_list(const char *format, va_list arguments) {
 	char *text;
 
@@ -134,7 +136,7 @@ void ctl_tell_list(const char *format, va_list arguments) {
 	if (vasprintf(&text, format, arguments) < 0)
 		return;
 	ctl_clean_text(text, "");
-	fprintf(stderr, "gpuprobectl: %s\n", text);
+	fprintf(stderr, "%s: %s\n", ctl_program, text);
 	free(text);
 }
 

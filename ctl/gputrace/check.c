@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Checks a parsed script: resolves words, functions, maps and variables, and gives every expression
+ * its type. A script that passes can be compiled and evaluated without further questions.
+ */
+
+#include <string.h>
+
+#include "check.h"
+#include "ctl/base/suggest.h"
+#include "words.h"
+
+static struct place *first(struct place *place, struct place here) {
+	if (!place->line)
+		*place = here;
+	return place;
+}
+
+/* Of an expression that has been checked: twice would take 2 to the power of its depth. */
+static bool is_number(struct script *script, const struct node *node, const char *what) {
+	if (node->type == TYPE_KERNEL || node->type == TYPE_LINE)
+		return script_fail(script, node->place,
+				   "%s is a name here, not a number: it can be the key of a map",
+				   node->text);
+	return node->type == TYPE_NUMBER ||
+	       script_fail(script, node->place, "%s takes numbers, this is a text", what);
+}
+
+bool check_number(struct script *script, struct clause *clause, struct node *node,
+		  const char *what) {
+	return check_expression(script, clause, node) && is_number(script, node, what);
+}
+
+/* Why a word cannot stand in a probe that lacks it. */
+static bool word_missing(struct script *script, const struct node *node, const struct word *word,
+			 const struct probe *probe) {
+	const char *hint = "";
+
+	if (word->probes & (1u << probe->kind))
+		hint = "; with :end it is there";
+	else if (word->id == WORD_TID && PROBE_ON_GPU(probe->kind))
+		hint = "; the thread of the GPU is threadid";
+	else if (word->id == WORD_NSECS && PROBE_ON_GPU(probe->kind))
+		hint = "; with :end there is duration";
+	else if (word->probes & ON(LAUNCH))
+		hint = "; launch:KERNEL has it";
+	else if (word->probes & ON(THREAD))
+		hint = "; thread:KERNEL has it";
+	else if (word->probes & ON(MEMORY))
+		hint = "; mem.thread:KERNEL has it";
+	else if (word->probes & ON(DRIVER))
+		hint = "; driver:FUNCTION has it";
+	return script_fail(script, node->place, "%s: has no %s%s", probe->parts[0], node->text,
+			   hint);
+}
+
+static bool check_word(struct script *script, const struct clause *clause, struct node *node) {
+	struct suggestion suggestion = { .wanted = node->text };
+	const struct word *word = word_find(node->text);
+
+	for (size_t i = 0; !word && word_at(i); i++)
+		suggest_add(&suggestion, word_at(i)->name);
+	if (!word)
+		return script_fail(script, node->place, "there is no %s%s", node->text,
+				   suggestion.distance ? suggest_text(&suggestion)
+						       : "; gputrace --help lists the words");
+	for (const struct probe *probe = clause->probes; probe; probe = probe->next)
+		if (!(word->probes & 1u << probe->kind) ||
+		    ((word->ends & 1u << probe->kind) && !probe->end))
+			return word_missing(script, node, word, probe);
+	node->word = word;
+	node->type = word->type;
+	if (clause->on_gpu && word->type == TYPE_TEXT)
+		node->type = word->id == WORD_LINE ? TYPE_LINE : TYPE_KERNEL;
+	script->needs_stacks |= word->id == WORD_USTACK;
+	return word->id != WORD_ARGS || check_argument(script, clause, node, &node->type);
+}
+
+/* The number of a variable. Adds it if it is assigned to. */
+static bool check_local(struct script *script, struct clause *clause, struct node *node,
+			bool assigned) {
+	size_t i = 0;
+
+	while (i < clause->n_locals && strcmp(clause->locals[i], node->text))
+		i++;
+	if (i == clause->n_locals && !assigned)
+		return script_fail(script, node->place, "%s has no value yet: %s = ... comes first",
+				   node->text, node->text);
+	if (i == SCRIPT_LOCALS_MAX)
+		return script_fail(script, node->place, "a body has at most %d variables",
+				   SCRIPT_LOCALS_MAX);
+	if (i == clause->n_locals) {
+		clause->locals[i] = node->text;
+		clause->local_types[i] = TYPE_NONE;
+		clause->n_locals++;
+	}
+	node->local = (unsigned int)i;
+	node->type = clause->local_types[i];
+	return true;
+}
+
+static bool check_map_read(struct script *script, struct clause *clause, struct node *node) {
+	node->map = check_map_find(script, node);
+	if (!node->map || !check_map_keys(script, clause, node) ||
+	    !check_map_kind(script, node, MAP_SCALAR))
+		return false;
+	first(clause->on_gpu ? &node->map->gpu_reads : &node->map->host_reads, node->place);
+	if (node->map->value == TYPE_NONE)
+		node->map->value = TYPE_NUMBER;
+	node->type = node->map->value;
+	return true;
+}
+
+static bool check_binary(struct script *script, struct clause *clause, struct node *node) {
+	const bool equality = node->op == OP_EQ || node->op == OP_NE;
+
+	if (!check_expression(script, clause, node->a) ||
+	    !check_expression(script, clause, node->b))
+		return false;
+	node->type = TYPE_NUMBER;
+	if (equality && node->a->type == TYPE_TEXT && node->b->type == TYPE_TEXT)
+		return true;
+	if (equality && (node->a->type == TYPE_KERNEL || node->b->type == TYPE_KERNEL))
+		return script_fail(script, node->place,
+				   "a kernel cannot be compared on the GPU: say which one in the "
+				   "probe, as in thread:NAME");
+	if (equality && (node->a->type == TYPE_TEXT || node->b->type == TYPE_TEXT))
+		return script_fail(script, node->place, "a text and a number are never equal");
+	if ((node->op == OP_DIV || node->op == OP_MOD) && node->b->kind == NODE_NUMBER &&
+	    !node->b->number)
+		return script_fail(script, node->b->place, "division by zero");
+	return is_number(script, node->a, "arithmetic") && is_number(script, node->b, "arithmetic");
+}
+
+static bool check_choice(struct script *script, struct clause *clause, struct node *node) {
+	if (!check_number(script, clause, node->a, "?:") ||
+	    !check_expression(script, clause, node->b) ||
+	    !check_expression(script, clause, node->c))
+		return false;
+	node->type = node->b->type;
+	return node->b->type == node->c->type ||
+	       script_fail(script, node->place, "both sides of : have the same type");
+}
+
+static bool check_call(struct script *script, struct clause *clause, struct node *node) {
+	if (!check_builtin(script, clause, node))
+		return false;
+	if (node->builtin->kind != MAP_UNKNOWN)
+		return script_fail(script, node->place,
+				   "%s() is no value: it stands behind a map and =, as in @x = %s",
+				   node->text, node->builtin->form);
+	if (node->builtin->id != BUILTIN_PARAM)
+		return script_fail(script, node->place, "%s() gives no value", node->text);
+	for (const struct probe *probe = clause->probes; probe; probe = probe->next)
+		if (probe->kind == PROBE_MEMORY)
+			return script_fail(script, node->place, "mem.thread: has no param()");
+	if (node->a->kind != NODE_NUMBER || node->a->number > 8)
+		return script_fail(script, node->place,
+				   "param() takes the number of a parameter, from 0 to 8");
+	node->type = TYPE_NUMBER;
+	return true;
+}
+
+bool check_expression(struct script *script, struct clause *clause, struct node *node) {
+	switch (node->kind) {
+	case NODE_NUMBER:
+		node->type = TYPE_NUMBER;
+		return true;
+	case NODE_STRING:
+		node->type = TYPE_TEXT;
+		return !clause->on_gpu ||
+		       script_fail(script, node->place, "there are no texts on the GPU");
+	case NODE_LOCAL:
+		return check_local(script, clause, node, false);
+	case NODE_WORD:
+		return check_word(script, clause, node);
+	case NODE_MAP:
+		return check_map_read(script, clause, node);
+	case NODE_UNARY:
+		node->type = TYPE_NUMBER;
+		return check_number(script, clause, node->a, "arithmetic");
+	case NODE_BINARY:
+		return check_binary(script, clause, node);
+	case NODE_CHOICE:
+		return check_choice(script, clause, node);
+	case NODE_CALL:
+		return check_call(script, clause, node);
+	default:
+		return script_fail(script, node->place, "a statement is no value");
+	}
+}
+
+/* $x = e, @x[k] = e. */
+static bool check_assign_value(struct script *script, struct clause *clause, struct node *node) {
+	struct node *target = node->a, *value = node->b;
+	enum type *type;
+
+	if (!check_expression(script, clause, value))
+		return false;
+	if (target->kind == NODE_LOCAL && !check_local(script, clause, target, node->op == OP_NONE))
+		return false;
+	if (target->kind == NODE_MAP && !check_map_kind(script, target, MAP_SCALAR))
+		return false;
+	type = target->kind == NODE_LOCAL ? &clause->local_types[target->local]
+					  : &target->map->value;
+	if (*type == TYPE_NONE)
+		*type = value->type;
+	if (*type != value->type)
+		return script_fail(script, value->place, "%s was given another type before",
+				   target->text);
+	if (value->type == TYPE_KERNEL || value->type == TYPE_LINE ||
+	    (node->op != OP_NONE && value->type != TYPE_NUMBER))
+		return is_number(script, value, "an assignment");
+	if (target->kind == NODE_MAP && clause->on_gpu && node->op != OP_NONE &&
+	    node->op != OP_ADD && node->op != OP_SUB)
+		return script_fail(script, node->place,
+				   "many threads change %s at once: = += -= ++ -- can do that",
+				   target->text);
+	if (target->kind == NODE_MAP && clause->on_gpu)
+		target->map->stored |= node->op == OP_NONE;
+	return true;
+}
+
+static bool check_assign(struct script *script, struct clause *clause, struct node *node) {
+	struct node *target = node->a, *value = node->b;
+	const struct builtin *builtin = value->kind == NODE_CALL ? builtin_find(value->text) : NULL;
+	bool aggregates = builtin && builtin->kind != MAP_UNKNOWN;
+
+	if (target->kind == NODE_MAP) {
+		target->map = check_map_find(script, target);
+		if (!target->map || !check_map_keys(script, clause, target))
+			return false;
+		first(clause->on_gpu ? &target->map->gpu_writes : &target->map->host_writes,
+		      target->place);
+	}
+	if (aggregates && node->op != OP_NONE)
+		return script_fail(script, node->place,
+				   "an aggregation is assigned by =, as in @x = %s", builtin->form);
+	return aggregates ? check_aggregate(script, clause, target, value)
+			  : check_assign_value(script, clause, node);
+}
+
+static bool check_statements(struct script *script, struct clause *clause, struct node *list);
+
+/* Rounds in rounds multiply. */
+static bool check_unroll(struct script *script, struct clause *clause, struct node *node) {
+	const int64_t outer = clause->rounds ? clause->rounds : 1;
+	bool fine;
+
+	if (outer * node->a->number > SCRIPT_ROUNDS_MAX)
+		return script_fail(script, node->place,
+				   "unroll in unroll: more than %d rounds in all",
+				   SCRIPT_ROUNDS_MAX);
+	clause->rounds = outer * node->a->number;
+	fine = check_statements(script, clause, node->b);
+	clause->rounds = outer;
+	return fine;
+}
+
+static bool check_statement(struct script *script, struct clause *clause, struct node *node) {
+	switch (node->kind) {
+	case NODE_ASSIGN:
+		return check_assign(script, clause, node);
+	case NODE_IF:
+		return check_number(script, clause, node->a, "if") &&
+		       check_statements(script, clause, node->b) &&
+		       check_statements(script, clause, node->c);
+	case NODE_UNROLL:
+		if (node->a->number < 1 || node->a->number > SCRIPT_UNROLL_MAX)
+			return script_fail(script, node->place,
+					   "unroll takes a number from 1 to %d", SCRIPT_UNROLL_MAX);
+		return check_unroll(script, clause, node);
+	default:
+		return check_statement_call(script, clause, node->a);
+	}
+}
+
+static bool check_statements(struct script *script, struct clause *clause, struct node *list) {
+	for (; list; list = list->next)
+		if (!check_statement(script, clause, list))
+			return false;
+	return true;
+}
+
+/* The host and the GPU cannot share a body: its words mean other things there. */
+static bool check_probes(struct script *script, struct clause *clause) {
+	for (struct probe *probe = clause->probes; probe; probe = probe->next) {
+		if (!check_probe(script, probe))
+			return false;
+		if (++script->n_probes > SCRIPT_PROBES_MAX)
+			return script_fail(script, probe->place, "a script has at most %d probes",
+					   SCRIPT_PROBES_MAX);
+		if (probe != clause->probes && clause->on_gpu != PROBE_ON_GPU(probe->kind))
+			return script_fail(
+				script, probe->place,
+				"%s: and %s: cannot share a body, one is on the host and "
+				"one on the GPU: write it twice",
+				clause->probes->parts[0], probe->parts[0]);
+		clause->on_gpu = PROBE_ON_GPU(probe->kind);
+		script->needs_gpu |= clause->on_gpu;
+		script->needs_trace |= !clause->on_gpu && probe->kind >= PROBE_LAUNCH;
+	}
+	return true;
+}
+
+bool script_check(struct script *script) {
+	for (struct clause *clause = script->clauses; clause; clause = clause->next)
+		if (!check_probes(script, clause) ||
+		    (clause->predicate &&
+		     !check_number(script, clause, clause->predicate, "a predicate")) ||
+		    !check_statements(script, clause, clause->body))
+			return false;
+	return check_map_sides(script);
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * One program while it is made: instructions, jumps, places on the stack. R6 is the context. An
+ * expression leaves its value in R0; other registers do not survive it, places on the stack do.
+ */
+
+#include "code.h"
+
+struct emit {
+	struct code *code;
+	struct code_program *program;
+	const struct clause *clause;
+	const struct probe *probe;
+	struct place place; /* for errors */
+	size_t insns_room, references_room;
+	size_t stack; /* bytes in use */
+	int duration; /* place on the stack of the duration; 0: none */
+};
+
+void emit_fail(struct emit *emit, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* ---- instructions; offsets of the stack are negative, from R10 ---- */
+
+void emit_insn(struct emit *emit, struct bpf_insn insn);
+void emit_move(struct emit *emit, int to, int from);
+void emit_constant(struct emit *emit, int to, int64_t value);
+/* to op= from, or a constant of 32 bits; BPF_ADD and its like. */
+void emit_alu(struct emit *emit, int op, int to, int from);
+void emit_alu_constant(struct emit *emit, int op, int to, int32_t value);
+void emit_load(struct emit *emit, int to, int from, int offset); /* 8 bytes */
+void emit_store(struct emit *emit, int to, int offset, int from);
+void emit_call(struct emit *emit, int helper);
+void emit_map(struct emit *emit, int to, uint32_t map);
+/* Adds R1 to the 8 bytes at R0 and the offset, for all threads. */
+void emit_atomic_add(struct emit *emit, int offset);
+void emit_exit(struct emit *emit);
+
+/* A jump that goes to where emit_land() is called, or back to a place. */
+size_t emit_jump(struct emit *emit, int op, int a, int b); /* BPF_JEQ, ...; BPF_JA: always */
+size_t emit_jump_constant(struct emit *emit, int op, int a, int32_t value);
+void emit_land(struct emit *emit, size_t jump);
+void emit_jump_back(struct emit *emit, int op, int a, int32_t value, size_t to);
+
+/* ---- the stack: words are given back in the opposite order ---- */
+
+int emit_take(struct emit *emit, size_t words); /* the offset of the lowest one */
+void emit_give(struct emit *emit, size_t words);
+
+/* ---- emit-expression.c, emit-word.c, emit-map.c ---- */
+
+void emit_expression(struct emit *emit, const struct node *node);
+/* A word that a probe has. True: it was one that can be loaded into a register at once. */
+bool emit_word_direct(struct emit *emit, const struct node *node, int to);
+void emit_word(struct emit *emit, const struct node *node);
+/* Leaves the program unless the thread is the one that a probe means. */
+void emit_filter(struct emit *emit);
+/* The number of the block in the grid and of the thread in the block, in R0. */
+void emit_block_number(struct emit *emit);
+void emit_thread_number(struct emit *emit);
+/* What assigns to a map or a variable. */
+void emit_assign(struct emit *emit, const struct node *node);
+void emit_map_read(struct emit *emit, const struct node *node);
+/* Counts one event that found no room. */
+void emit_lost(struct emit *emit, uint32_t which);
+/* The two halves of a duration: the time is kept at the entry, and taken at the end. */
+void emit_keep_time(struct emit *emit, uint32_t map);
+void emit_take_time(struct emit *emit, uint32_t map);

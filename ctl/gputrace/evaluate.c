@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Evaluates bodies (evaluate.h). Numbers are 64 bits and wrap; divisions by zero and shifts are as
+ * in eBPF, so that a script means the same on both sides.
+ */
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "evaluate-item.h"
+#include "format.h"
+#include "lib/function.h"
+#include "operate.h"
+#include "words.h"
+
+struct frame {
+	struct evaluator *evaluator;
+	const struct event *event;
+	struct value locals[SCRIPT_LOCALS_MAX];
+};
+
+void evaluator_init(struct evaluator *evaluator, const struct script *script) {
+	*evaluator = (struct evaluator){ .script = script };
+	for (size_t i = 0; i < script->n_maps; i++) {
+		store_init(&evaluator->host[i], &script->maps[i]);
+		store_init(&evaluator->gpu[i], &script->maps[i]);
+		store_init(&evaluator->base[i], &script->maps[i]);
+	}
+}
+
+void evaluator_deinit(struct evaluator *evaluator) {
+	for (size_t i = 0; evaluator->script && i < evaluator->script->n_maps; i++) {
+		store_deinit(&evaluator->host[i]);
+		store_deinit(&evaluator->gpu[i]);
+		store_deinit(&evaluator->base[i]);
+	}
+	trace_demangler_deinit(&evaluator->demangler);
+	store_key_deinit(&evaluator->key);
+	free(evaluator->stack);
+}
+
+static struct value number(int64_t value) {
+	return (struct value){ .type = TYPE_NUMBER, .number = value };
+}
+
+static struct value evaluate(struct frame *frame, const struct node *node);
+
+static size_t map_index(const struct frame *frame, const struct node *node) {
+	return (size_t)(node->map - frame->evaluator->script->maps);
+}
+
+static struct store *host_store(struct frame *frame, const struct node *node) {
+	return &frame->evaluator->host[map_index(frame, node)];
+}
+
+/* The keys of a map's element. Keys that are evaluated may not read maps by the same buffer, so
+ * they are evaluated first. */
+static const struct store_key *keys(struct frame *frame, const struct node *node) {
+	struct value values[SCRIPT_KEYS_MAX];
+	size_t n = 0;
+
+	for (const struct node *key = node->a; key; key = key->next)
+		values[n++] = evaluate(frame, key);
+	store_key_clear(&frame->evaluator->key);
+	for (size_t i = 0; i < n; i++)
+		store_key_add(&frame->evaluator->key, values[i]);
+	return &frame->evaluator->key;
+}
+
+static struct value read_map(struct frame *frame, const struct node *node) {
+	const struct store_entry *entry = store_find(host_store(frame, node), keys(frame, node));
+
+	if (node->type == TYPE_TEXT)
+		return (struct value){ .type = TYPE_TEXT,
+				       .text = entry && entry->text ? entry->text : "" };
+	return number(entry ? entry->sum : 0);
+}
+
+static struct value evaluate_binary(struct frame *frame, const struct node *node) {
+	struct value a = evaluate(frame, node->a), b;
+
+	if (node->op == OP_BOTH && !a.number)
+		return number(0);
+	if (node->op == OP_EITHER && a.number)
+		return number(1);
+	b = evaluate(frame, node->b);
+	if (a.type == TYPE_TEXT)
+		return number(!strcmp(a.text, b.text) == (node->op == OP_EQ));
+	return number(operate(node->op, a.number, b.number));
+}
+
+static struct value evaluate(struct frame *frame, const struct node *node) {
+	switch (node->kind) {
+	case NODE_NUMBER:
+		return number(node->number);
+	case NODE_STRING:
+		return (struct value){ .type = TYPE_TEXT, .text = node->text };
+	case NODE_LOCAL:
+		if (node->type == TYPE_TEXT && !frame->locals[node->local].text)
+			return (struct value){ .type = TYPE_TEXT, .text = "" };
+		return frame->locals[node->local];
+	case NODE_WORD:
+		return item_word(frame->evaluator, frame->event, node);
+	case NODE_MAP:
+		return read_map(frame, node);
+	case NODE_UNARY:
+		return number(operate_unary(node->op, evaluate(frame, node->a).number));
+	case NODE_BINARY:
+		return evaluate_binary(frame, node);
+	case NODE_CHOICE:
+		return evaluate(frame, evaluate(frame, node->a).number ? node->b : node->c);
+	default:
+		return number(0);
+	}
+}
+
+/* ---- statements ---- */
+
+static void assign_map(struct frame *frame, const struct node *node) {
+	struct store *store = host_store(frame, node->a);
+	struct store_entry *entry;
+	struct value value = {};
+
+	if (store->map->kind == MAP_SCALAR)
+		value = evaluate(frame, node->b);
+	else if (node->b->a)
+		value = evaluate(frame, node->b->a);
+	entry = store_add(store, keys(frame, node->a));
+	if (!entry)
+		return;
+	if (store->map->kind != MAP_SCALAR)
+		frame->evaluator->failed |= !store_take(store, entry, value.number);
+	else if (value.type == TYPE_TEXT)
+		frame->evaluator->failed |= !store_set_text(entry, value.text);
+	else
+		entry->sum = node->op ? operate(node->op, entry->sum, value.number) : value.number;
+}
+
+static void assign(struct frame *frame, const struct node *node) {
+	struct value value, *local;
+
+	if (node->a->kind == NODE_MAP) {
+		assign_map(frame, node);
+		return;
+	}
+	value = evaluate(frame, node->b);
+	local = &frame->locals[node->a->local];
+	*local = node->op ? number(operate(node->op, local->number, value.number)) : value;
+}
+
+/* What is on the GPU, once a body: all that it prints is of one moment. */
+static void refresh(struct evaluator *evaluator) {
+	if (evaluator->refresh && !evaluator->refreshed)
+		evaluator->refresh(evaluator->userdata);
+	evaluator->refreshed = true;
+}
+
+/* Both sides, less what was there when the map was cleared. */
+static void print_map(struct evaluator *evaluator, size_t i, size_t top, int64_t div) {
+	struct store both;
+
+	store_init(&both, &evaluator->script->maps[i]);
+	if (!store_merge(&both, &evaluator->host[i], false) ||
+	    !store_merge(&both, &evaluator->gpu[i], false) ||
+	    !store_merge(&both, &evaluator->base[i], true))
+		evaluator->failed = true;
+	show_map(&evaluator->show, &both, top, div);
+	store_deinit(&both);
+}
+
+/* A clear() makes what is there the new zero; a zero() keeps the keys. */
+static void clear_map(struct evaluator *evaluator, size_t i, bool keep) {
+	struct store *host = &evaluator->host[i], *base = &evaluator->base[i];
+
+	store_clear(base);
+	evaluator->failed |= !store_merge(base, &evaluator->gpu[i], false);
+	for (size_t j = 0; j < base->entries.n; j++)
+		((struct store_entry *)hash_table_at(&base->entries, j))->kept = keep;
+	if (!keep) {
+		store_clear(host);
+		return;
+	}
+	for (size_t j = 0; j < host->entries.n; j++) {
+		struct store_entry *entry = hash_table_at(&host->entries, j);
+
+		free(entry->buckets);
+		free(entry->text);
+		*entry = (struct store_entry){
+			.key = entry->key, .min = INT64_MAX, .max = INT64_MIN, .kept = 1
+		};
+	}
+}
+
+static void print_format(struct frame *frame, const struct node *call) {
+	const struct node *argument = call->a->next;
+	const char *at = call->a->text;
+	struct format_piece piece;
+	char *text = NULL;
+	size_t n = 0;
+	FILE *out = open_memstream(&text, &n);
+
+	if (!out) {
+		frame->evaluator->failed = true;
+		return;
+	}
+	while (format_next(&at, &piece)) {
+		struct value value;
+
+		if (piece.kind == FORMAT_TEXT) {
+			fwrite(piece.text, 1, piece.n, out);
+			continue;
+		}
+		value = evaluate(frame, argument);
+		argument = argument->next;
+		if (piece.kind == FORMAT_STRING)
+			fprintf(out, "%*s", piece.width, value.text);
+		else
+			format_number(out, &piece, value.number);
+	}
+	fclose(out);
+	show_output(&frame->evaluator->show, "printf", text ? text : "", n);
+	free(text);
+}
+
+static void print_time(struct evaluator *evaluator, const struct node *call) {
+	const char *format = call->a ? call->a->text : "%H:%M:%S\n";
+	time_t now = time(NULL);
+	char text[256];
+	struct tm tm;
+	size_t n;
+
+	localtime_r(&now, &tm);
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+	n = strftime(text, sizeof(text), format, &tm);
+#pragma GCC diagnostic pop
+	show_output(&evaluator->show, "time", text, n);
+}
+
+static void call(struct frame *frame, const struct node *node) {
+	struct evaluator *evaluator = frame->evaluator;
+	const struct node *first = node->a, *second = first ? first->next : NULL;
+	struct store_entry *entry;
+
+	switch (node->builtin->id) {
+	case BUILTIN_PRINT:
+		refresh(evaluator);
+		print_map(evaluator, map_index(frame, first), second ? (size_t)second->number : 0,
+			  second && second->next ? second->next->number : 1);
+		break;
+	case BUILTIN_CLEAR:
+	case BUILTIN_ZERO:
+		refresh(evaluator);
+		clear_map(evaluator, map_index(frame, first), node->builtin->id == BUILTIN_ZERO);
+		break;
+	case BUILTIN_DELETE:
+		entry = store_find(host_store(frame, first), keys(frame, first));
+		if (entry)
+			store_remove(host_store(frame, first), entry);
+		break;
+	case BUILTIN_PRINTF:
+		print_format(frame, node);
+		break;
+	case BUILTIN_TIME:
+		print_time(evaluator, node);
+		break;
+	default:
+		evaluator->exited = true;
+		evaluator->status = first ? (int)(evaluate(frame, first).number & 0xff) : 0;
+	}
+}
+
+static void run(struct frame *frame, const struct node *list) {
+	for (; list && !frame->evaluator->exited; list = list->next) {
+		switch (list->kind) {
+		case NODE_ASSIGN:
+			assign(frame, list);
+			break;
+		case NODE_IF:
+			run(frame, evaluate(frame, list->a).number ? list->b : list->c);
+			break;
+		case NODE_UNROLL:
+			for (int64_t i = 0; i < list->a->number; i++)
+				run(frame, list->b);
+			break;
+		default:
+			call(frame, list->a);
+		}
+	}
+}
+
+void evaluate_probe(struct evaluator *evaluator, const struct clause *clause,
+		    const struct event *event) {
+	struct frame frame = { .evaluator = evaluator, .event = event };
+
+	evaluator->refreshed = false;
+	if (!clause->predicate || evaluate(&frame, clause->predicate).number)
+		run(&frame, clause->body);
+}
+
+void evaluate_kind(struct evaluator *evaluator, enum probe_kind kind, uint64_t nsecs) {
+	for (const struct clause *clause = evaluator->script->clauses; clause;
+	     clause = clause->next)
+		for (const struct probe *probe = clause->probes; probe; probe = probe->next) {
+			const struct event event = { .probe = probe, .nsecs = nsecs };
+
+			if (probe->kind == kind)
+				evaluate_probe(evaluator, clause, &event);
+		}
+}
+
+void evaluate_item(struct evaluator *evaluator, const struct trace_item *item, uint64_t nsecs) {
+	for (const struct clause *clause = evaluator->script->clauses; clause;
+	     clause = clause->next)
+		for (const struct probe *probe = clause->probes; probe; probe = probe->next) {
+			const struct event event = { .probe = probe, .item = item, .nsecs = nsecs };
+
+			if (evaluator->exited)
+				return;
+			if (PROBE_ON_GPU(probe->kind) || probe->kind < PROBE_LAUNCH ||
+			    !item_fits(evaluator, probe, item))
+				continue;
+			evaluator->items++;
+			evaluate_probe(evaluator, clause, &event);
+		}
+}
+
+void evaluate_print_all(struct evaluator *evaluator) {
+	evaluator->show.blank = true;
+	for (size_t i = 0; i < evaluator->script->n_maps; i++)
+		if (evaluator->host[i].entries.n || evaluator->gpu[i].entries.n)
+			print_map(evaluator, i, 0, 1);
+}
+
+uint64_t evaluate_lost(const struct evaluator *evaluator, size_t map) {
+	return evaluator->host[map].lost + evaluator->gpu[map].lost;
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Runs the bodies of host probes: over items of a trace, at the beginning, at the end, from time to
+ * time. The maps of the script are its state.
+ */
+
+#include "ctl/trace/base/item.h"
+#include "ctl/trace/decode/demangle.h"
+#include "show.h"
+#include "store.h"
+
+struct event {
+	const struct probe *probe;
+	const struct trace_item *item; /* NULL: none */
+	uint64_t nsecs;
+};
+
+struct evaluator {
+	const struct script *script;
+	struct show show;
+	struct store host[SCRIPT_MAPS_MAX]; /* what host probes have put there */
+	struct store gpu[SCRIPT_MAPS_MAX]; /* as of the last refresh */
+	struct store base[SCRIPT_MAPS_MAX]; /* what was there when the map was cleared */
+	/* Fills in gpu. Called at most once a body; NULL: nothing is on the GPU. */
+	void (*refresh)(void *userdata);
+	void *userdata;
+	bool exited; /* by exit() */
+	int status;
+	bool failed; /* no memory: the results are not complete */
+	/* private */
+	bool refreshed;
+	struct trace_demangler demangler;
+	struct store_key key;
+	char *stack;
+	uint64_t items; /* events that a probe has seen */
+};
+
+void evaluator_init(struct evaluator *evaluator, const struct script *script);
+void evaluator_deinit(struct evaluator *evaluator);
+
+/* Runs all probes of a kind that has no item: BEGIN, END; of an INTERVAL one. */
+void evaluate_kind(struct evaluator *evaluator, enum probe_kind kind, uint64_t nsecs);
+void evaluate_probe(struct evaluator *evaluator, const struct clause *clause,
+		    const struct event *event);
+/* Runs all probes that an item is an event of. */
+void evaluate_item(struct evaluator *evaluator, const struct trace_item *item, uint64_t nsecs);
+/* Prints all maps that have something in them. */
+void evaluate_print_all(struct evaluator *evaluator);
+/* Elements that were lost, for want of room. */
+uint64_t evaluate_lost(const struct evaluator *evaluator, size_t map);

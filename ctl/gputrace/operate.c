@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Operations on numbers (operate.h). libc only. */
+
+#include <inttypes.h>
+
+#include "operate.h"
+
+/* As eBPF: by zero 0; the one that overflows wraps. */
+static int64_t divide(int64_t a, int64_t b) {
+	return !b ? 0 : b == -1 ? (int64_t)-(uint64_t)a : a / b;
+}
+
+/* By zero a. */
+static int64_t modulo(int64_t a, int64_t b) {
+	return !b ? a : b == -1 ? 0 : a % b;
+}
+
+int64_t operate(enum op op, int64_t a, int64_t b) {
+	const uint64_t x = (uint64_t)a, y = (uint64_t)b;
+
+	switch (op) {
+	case OP_ADD:
+		return (int64_t)(x + y);
+	case OP_SUB:
+		return (int64_t)(x - y);
+	case OP_MUL:
+		return (int64_t)(x * y);
+	case OP_DIV:
+		return divide(a, b);
+	case OP_MOD:
+		return modulo(a, b);
+	case OP_AND:
+		return a & b;
+	case OP_OR:
+		return a | b;
+	case OP_XOR:
+		return a ^ b;
+	case OP_LEFT:
+		return (int64_t)(x << (y & 63));
+	case OP_RIGHT:
+		return a >> (y & 63);
+	case OP_EQ:
+		return a == b;
+	case OP_NE:
+		return a != b;
+	case OP_LT:
+		return a < b;
+	case OP_LE:
+		return a <= b;
+	case OP_GT:
+		return a > b;
+	case OP_GE:
+		return a >= b;
+	case OP_BOTH:
+		return a && b;
+	case OP_EITHER:
+		return a || b;
+	default:
+		return 0;
+	}
+}
+
+int64_t operate_unary(enum op op, int64_t a) {
+	return op == OP_NOT ? !a : op == OP_MINUS ? (int64_t)-(uint64_t)a : ~a;
+}
+
+void format_number(FILE *out, const struct format_piece *piece, int64_t number) {
+	const int width = piece->width;
+
+	switch (piece->letter) {
+	case 'u':
+		fprintf(out, piece->zeros ? "%0*" PRIu64 : "%*" PRIu64, width, (uint64_t)number);
+		break;
+	case 'x':
+		fprintf(out, piece->zeros ? "%0*" PRIx64 : "%*" PRIx64, width, (uint64_t)number);
+		break;
+	case 'X':
+		fprintf(out, piece->zeros ? "%0*" PRIX64 : "%*" PRIX64, width, (uint64_t)number);
+		break;
+	case 'o':
+		fprintf(out, piece->zeros ? "%0*" PRIo64 : "%*" PRIo64, width, (uint64_t)number);
+		break;
+	default:
+		fprintf(out, piece->zeros ? "%0*" PRId64 : "%*" PRId64, width, number);
+	}
+}

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* The command line of gputrace. */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct options {
+	const char *program; /* -e, or NULL */
+	const char *file; /* of the script, or NULL */
+	char **command; /* CMD and its arguments, or NULL */
+	int64_t pid; /* -p; 0: none */
+	int64_t seconds; /* -d; 0: until the end */
+	const char *output; /* -o, or NULL */
+	const char *object; /* --emit, or NULL */
+	bool json, strict, require_verify, verbose, list, dry_run;
+};

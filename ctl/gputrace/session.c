@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Finds or starts the daemon (session.h). A private one is a session daemon of this user with a
+ * name of its own. It is told to end when gputrace ends, and by the kernel if gputrace is killed.
+ */
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lib/base/clock.h"
+#include "proto/paths.h"
+#include "session.h"
+
+#define START_MS 15000 /* a loaded machine is slow */
+#define STEP_MS 10
+#define CAP_BIT(n) (UINT64_C(1) << (n))
+#define DEADLINE "--deadline-ms=20000" /* who asked for probes waits for them */
+#define DEADLINE_OTHERS "--deadline-others-ms=20000"
+
+/* Whether this process may have Linux verify programs: CAP_BPF and CAP_PERFMON, or all. */
+static bool can_verify(void) {
+	unsigned long long caps = 0;
+	FILE *status = fopen("/proc/self/status", "re");
+	char line[128];
+
+	while (status && fgets(line, sizeof(line), status))
+		if (!strncmp(line, "CapEff:", 7))
+			caps = strtoull(line + 7, NULL, 16);
+	if (status)
+		fclose(status);
+	return (caps & CAP_BIT(21)) ||
+	       (caps & (CAP_BIT(38) | CAP_BIT(39))) == (CAP_BIT(38) | CAP_BIT(39));
+}
+
+/* In the child. */
+static void become_daemon(const struct session *session, const char *path, pid_t parent,
+			  const sigset_t *mask) {
+	char option[64];
+
+	setpgid(0, 0); /* a Ctrl-C at the terminal is not for it */
+	prctl(PR_SET_PDEATHSIG, SIGTERM);
+	if (getppid() != parent)
+		_exit(CTL_ERROR);
+	snprintf(option, sizeof(option), "--session=%s", session->name);
+	dup2(session->log, STDOUT_FILENO);
+	dup2(session->log, STDERR_FILENO);
+	sigprocmask(SIG_SETMASK, mask, NULL);
+	execl(path, "gpuprobed", option, session->verifies ? "--verify=on" : "--verify=off",
+	      DEADLINE, DEADLINE_OTHERS, (char *)NULL);
+	dprintf(session->log, "%s: %s\n", path, strerror(errno));
+	_exit(CTL_ERROR);
+}
+
+/* What the daemon has said last, to be shown. */
+static void tell_log(const struct session *session) {
+	char text[2048];
+	ssize_t n = pread(session->log, text, sizeof(text) - 1, 0);
+
+	text[n > 0 ? n : 0] = '\0';
+	ctl_tell_log(text);
+}
+
+static int wait_started(struct session *session, struct ctl *ctl) {
+	const uint64_t end = monotonic_now() + START_MS * UINT64_C(1000000);
+	int r;
+
+	do {
+		r = ctl_seek(ctl);
+		if (r != CTL_UNREACHABLE)
+			return r;
+		if (waitpid(session->pid, NULL, WNOHANG) == session->pid) {
+			session->pid = 0;
+			r = ctl_fail(CTL_ERROR, "the private daemon did not start:");
+			tell_log(session);
+			return r;
+		}
+		poll(NULL, 0, STEP_MS);
+	} while (monotonic_now() < end);
+	return ctl_fail(CTL_ERROR, "the private daemon does not answer within %d s",
+			START_MS / 1000);
+}
+
+int session_open(struct session *session, struct ctl *ctl, bool may_start, bool require_verify) {
+	const pid_t self = getpid();
+	char path[4096];
+	int r;
+
+	r = ctl_seek(ctl);
+	session->verifies = true;
+	if (r != CTL_UNREACHABLE)
+		return r;
+	if (!may_start || ctl->socket || ctl->session)
+		return ctl_fail(CTL_ERROR,
+				"no daemon answers%s; processes that run already can be probed by "
+				"one that was there when they started: gpuprobed --session",
+				ctl->session ? " in this session" : "");
+	session->verifies = can_verify();
+	if (!session->verifies && require_verify)
+		return ctl_fail(
+			CTL_PERMISSION,
+			"--require-verify: Linux verifies programs for root, or with CAP_BPF "
+			"and CAP_PERFMON, alone; you have neither");
+	if (!ctl_find_file(path, GPUPROBED_PATH, "../daemon/gpuprobed/gpuprobed"))
+		return ctl_fail(CTL_ERROR, "%s: %s; is it installed?", path, strerror(errno));
+	snprintf(session->name, sizeof(session->name), "gputrace_%d", (int)self);
+	session->log = memfd_create("gpuprobed-log", MFD_CLOEXEC);
+	if (session->log < 0)
+		return ctl_fail(CTL_ERROR, "%s", strerror(errno));
+	ctl_flush();
+	session->pid = fork();
+	if (session->pid == 0)
+		become_daemon(session, path, self, &ctl->mask);
+	if (session->pid < 0) {
+		session->pid = 0;
+		return ctl_fail(CTL_ERROR, "%s", strerror(errno));
+	}
+	ctl->session = true;
+	ctl->session_name = session->name;
+	return wait_started(session, ctl);
+}
+
+void session_close(struct session *session) {
+	if (session->pid > 0) {
+		kill(session->pid, SIGTERM);
+		while (waitpid(session->pid, NULL, 0) < 0 && errno == EINTR)
+			;
+	}
+	if (session->log > 0)
+		close(session->log);
+	session->pid = 0;
+	session->log = -1;
+}

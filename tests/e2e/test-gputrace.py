@@ -1,0 +1,463 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""gputrace as a user has it: scripts on programs that run on the CPU driver, with a private daemon or one that is there, as root and as nobody."""
+
+import contextlib
+import glob
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import tempfile
+import time
+
+from harness import BUILD, GPUPROBED, SHIM, SIM, VEC_ADD, Daemon, check, equal, main, need, wait_until
+
+GPUTRACE = os.path.join(BUILD, "ctl/gputrace/gputrace")
+need(GPUPROBED, GPUTRACE, SHIM, VEC_ADD)
+NOBODY = 65534
+KERNEL = "vectorAdd(float const*, float const*, float*)"
+THREADS, BLOCK, LAUNCHES = 512, 128, 3
+APP = [VEC_ADD, "--threads", str(THREADS), "--block", str(BLOCK), "--launches", str(LAUNCHES)]
+
+
+def environment(**more):
+    clean = {name: value for name, value in os.environ.items() if name != "GPUPROBE_SESSION"}
+    return {**clean, "LD_LIBRARY_PATH": SIM, **more}
+
+
+def as_nobody():
+    os.setgroups([])
+    os.setresgid(NOBODY, NOBODY, NOBODY)
+    os.setresuid(NOBODY, NOBODY, NOBODY)
+
+
+def gputrace(*arguments, status=0, user=None, app=APP, text=None, **more):
+    """Runs it with a private daemon: output without the application's line, standard error."""
+    command = [GPUTRACE, *arguments, *(["--", *app] if app else [])]
+    done = subprocess.run(command, env=environment(**more), capture_output=True, text=True, timeout=100, preexec_fn=user, input=text, cwd="/")
+    equal(done.returncode, status, f"gputrace {arguments}: {done.stdout}{done.stderr}")
+    return "".join(line for line in done.stdout.splitlines(True) if not line.startswith("threads=")), done.stderr
+
+
+def maps(script, **more):
+    """{map: {keys: value}} of a script, by its JSON."""
+    out, err = gputrace("-f", "json", "-e", script, **more)
+    found = {}
+    for line in out.splitlines():
+        item = json.loads(line)
+        if item["type"] == "map":
+            found[item["name"]] = {tuple(entry["keys"]): entry["value"] for entry in item["entries"]}
+    return found, err
+
+
+def private_daemons():
+    return [path for uid in (0, NOBODY) for path in glob.glob(f"/tmp/gpuprobe-{uid}-gputrace_*") + glob.glob(f"/run/user/{uid}/gpuprobe-gputrace_*")]
+
+
+def test_first_line():
+    out, err = gputrace("-e", "launch:* { @[kernel] = count(); }")
+    equal(out, f"\n@[{KERNEL}]: {LAUNCHES}\n")
+    equal(err, "")
+    equal(private_daemons(), [], "daemons that are left")
+
+
+def test_ordinary_account():
+    """Nothing of ours runs, and the user has no right at all: all of it works on programs of that user."""
+    if os.getuid() != 0:
+        print("skipped: only root can become nobody")
+        return
+    script = "launch:* { @l[kernel, grid.x, blockdim.x] = count(); } thread:vectorAdd { @t = count(); }"
+    out, err = gputrace("-e", script, user=as_nobody)
+    equal(out, f"\n@l[{KERNEL}, {THREADS // BLOCK}, {BLOCK}]: {LAUNCHES}\n\n@t: {THREADS * LAUNCHES}\n")
+    check("unverified" in err, err)
+    _, err = gputrace("--require-verify", "-e", script, user=as_nobody, status=1)
+    check("--require-verify: Linux verifies programs for root" in err, err)
+    _, err = gputrace("-e", "launch:* { @ = count(); }", user=as_nobody)
+    equal(err, "", "nothing need be verified on the host")
+    equal(private_daemons(), [], "daemons that are left")
+
+
+def test_words_on_the_gpu():
+    found, err = maps(
+        "thread:vectorAdd { @k[kernel] = count(); @g[grid.x, grid.y, grid.z, grid] = count(); @b[blockdim.x, blockdim.y, blockdim.z, blockdim] = count();"
+        "@block[blockid, blockid.x, blockid.y, blockid.z] = count(); @x = sum(threadid.x); @n = sum(threadid); @w[warp] = count(); @l[lane] = count();"
+        "@launch[launch != 0, stream, node, smem, device] = count(); @sm = max(sm); @p = min(pid); @id = max(blockid * blockdim + threadid); @pa = count(); }"
+    )
+    everything = THREADS * LAUNCHES
+    blocks = THREADS // BLOCK
+    equal(err, "")
+    equal(found["@k"], {(KERNEL,): everything})
+    equal(found["@g"], {(blocks, 1, 1, blocks): everything})
+    equal(found["@b"], {(BLOCK, 1, 1, BLOCK): everything})
+    equal(found["@block"], {(i, i, 0, 0): BLOCK * LAUNCHES for i in range(blocks)})
+    equal(found["@x"], {(): LAUNCHES * blocks * sum(range(BLOCK))})
+    equal(found["@n"], found["@x"])
+    equal(found["@w"], {(i,): 32 * blocks * LAUNCHES for i in range(BLOCK // 32)})
+    equal(found["@l"], {(i,): everything // 32 for i in range(32)})
+    equal(found["@launch"], {(0, 0, 0, 0, 0): everything}, "the launch is not known where the image is replaced when it is loaded")
+    equal(found["@id"], {(): THREADS - 1})
+    check(found["@p"][()] > 1, found["@p"])
+
+
+def test_aggregations():
+    """Of each thread's number of the first block, less 3."""
+    found, err = maps(
+        "thread:vectorAdd /blockid == 0/ { $v = threadid - 3; @count = count(); @sum = sum($v); @avg = avg($v); @min = min($v); @max = max($v);"
+        "@stats = stats($v); @hist = hist($v); @lhist = lhist($v, 0, 100, 25); @k[$v % 2] = max($v); @kh[lane / 16] = hist(warp); @add += 2; @sub -= 3; @inc++; @set = 5; }"
+    )
+    values = [v - 3 for v in range(BLOCK)] * LAUNCHES
+    equal(err, "")
+    equal(found["@count"][()], len(values))
+    equal(found["@sum"][()], sum(values))
+    equal(found["@avg"][()], sum(values) // len(values))
+    equal(found["@min"][()], -3)
+    equal(found["@max"][()], BLOCK - 4)
+    equal(found["@stats"][()], {"count": len(values), "average": sum(values) // len(values), "total": sum(values)})
+    logs = {}
+    for v in values:
+        low = None if v < 0 else 0 if v == 0 else 1 << (v.bit_length() - 1)
+        logs[low] = logs.get(low, 0) + 1
+    equal({bucket.get("min"): bucket["count"] for bucket in found["@hist"][()]}, logs)
+    linear = {None: 3 * LAUNCHES, 0: 25 * LAUNCHES, 25: 25 * LAUNCHES, 50: 25 * LAUNCHES, 75: 25 * LAUNCHES, 100: 25 * LAUNCHES}
+    equal({bucket.get("min"): bucket["count"] for bucket in found["@lhist"][()]}, linear)
+    equal(found["@k"], {(0,): 124, (1,): 123, (-1,): -1}, "signs of remainders are those of C")
+    equal({bucket["min"]: bucket["count"] for bucket in found["@kh"][(1,)]}, {0: 16 * LAUNCHES, 1: 16 * LAUNCHES, 2: 32 * LAUNCHES})
+    equal((found["@add"][()], found["@sub"][()], found["@inc"][()], found["@set"][()]), (2 * len(values), -3 * len(values), len(values), 5))
+
+
+def random_expression(chance, depth):
+    if depth == 0 or chance.random() < 0.2:
+        return chance.choice(["$a", "$b", "$c", "$d", str(chance.choice([0, 1, 2, 7, 63, 255, 65536, 2**31, 2**40, 2**62]))])
+    kind = chance.random()
+    inner = [random_expression(chance, depth - 1) for _ in range(3)]
+    if kind < 0.1:
+        return f"({inner[0]} ? {inner[1]} : {inner[2]})"
+    if kind < 0.25:
+        return f"{chance.choice('-!~')}({inner[0]})"
+    operator = chance.choice(["+", "-", "*", "/", "%", "&", "|", "^", "<<", ">>", "==", "!=", "<", "<=", ">", ">=", "&&", "||"])
+    right = "$b" if operator in "/%" and inner[1].isdigit() else inner[1]
+    return f"({inner[0]} {operator} {right})"
+
+
+def test_same_on_both_sides():
+    """Random expressions give the same on the host and on the GPU; another seed each time, which is said."""
+    seed = int(os.environ.get("SEED", time.time_ns() % 1000000))
+    chance = random.Random(seed)
+    print(f"SEED={seed}")
+    for _ in range(8):
+        values = [chance.choice([0, 1, -1, 3, -7, 2**63 - 1, -(2**62), chance.getrandbits(40), -chance.getrandbits(20)]) for _ in range(4)]
+        begin = "".join(f"${name} = {value}; " for name, value in zip("abcd", values))
+        expressions = [random_expression(chance, 4) for _ in range(15)]
+        sums = {side: "".join(f"@{side}{i} = sum({e}); " for i, e in enumerate(expressions)) for side in "hg"}
+        found, err = maps(
+            f"BEGIN {{ {begin}{sums['h']} }} thread:vectorAdd /threadid == 0/ {{ {begin}{sums['g']} }}", app=[VEC_ADD, "--threads", "32", "--block", "32"]
+        )
+        equal(err, "")
+        for i, e in enumerate(expressions):
+            equal(found.get(f"@g{i}"), found.get(f"@h{i}"), f"SEED={seed} {begin}{e}")
+
+
+def test_control():
+    found, _ = maps(
+        "thread:vectorAdd /!(lane & 1)/ { if (lane < 8) { @if[lane] = count(); } else if (lane < 12) { @elif[lane] = count(); } else { @else = count() }"
+        "$i = 0; unroll(5) { $i += lane; } @u[lane] = max($i); if (lane == 30 && blockid == 3) { @last[lane, blockid] = count(); } }"
+    )
+    times = THREADS // 32 * LAUNCHES
+    equal(found["@if"], {(lane,): times for lane in (0, 2, 4, 6)})
+    equal(found["@elif"], {(lane,): times for lane in (8, 10)})
+    equal(found["@else"], {(): times * 10})
+    equal(found["@u"], {(lane,): 5 * lane for lane in range(0, 32, 2)})
+    equal(found["@last"], {(30, 3): BLOCK // 32 * LAUNCHES})
+
+
+def test_leads_and_durations():
+    found, err = maps(
+        "block.lead:* { @b[blockid] = count(); } warp.lead:*:end { @w[warp] = count(); @d = stats(duration); } thread:*:end { @t = min(duration); @n = count(); }"
+    )
+    blocks = THREADS // BLOCK
+    equal(err, "")
+    equal(found["@b"], {(i,): LAUNCHES for i in range(blocks)})
+    equal(found["@w"], {(i,): blocks * LAUNCHES for i in range(BLOCK // 32)})
+    equal(found["@d"][()]["count"], blocks * BLOCK // 32 * LAUNCHES)
+    equal(found["@n"][()], THREADS * LAUNCHES)
+    check(found["@t"][()] > 0 and found["@d"][()]["average"] > 0, found)
+
+
+def test_overlapping_durations():
+    """Where it is not known whose end an end is, the duration is not made up: it is counted as unknown, in the same output."""
+    app = [VEC_ADD, "--threads", "512", "--block", "128", "--launches", "40", "--how", "streams"]
+    found, err = maps("thread:*:end { @d = stats(duration); } thread:* { @n = count(); }", app=app)
+    unknown = re.search(r"(\d+) durations are not known", err)
+    known = found["@d"][()]["count"]
+    equal(known + int(unknown[1] if unknown else 0), found["@n"][()])
+
+
+def test_memory():
+    found, err = maps(
+        "mem.thread:*:global:load { @load[line] = sum(bytes); } mem.thread:*:store { @store = count(); } mem.thread:*:atomic { @atomic = count(); }"
+        "mem.thread:*:shared { @shared = count(); } mem.thread:* { @all = count(); @zero[addr == 0] = count(); }"
+    )
+    each = THREADS * LAUNCHES
+    equal(err, "")
+    equal(sorted(found["@load"].values()), [4 * each, 4 * each])
+    check(all("ld.global" in keys[0] or ".cu:" in keys[0] for keys in found["@load"]), found["@load"])
+    equal((found["@store"][()], found["@all"][()], found["@zero"]), (each, 3 * each, {(0,): 3 * each}))
+    check("@atomic" not in found and "@shared" not in found, found)
+
+
+def test_blocks_of_code():
+    found, err = maps("bb:vectorAdd:0 { @0 = count(); } thread:vectorAdd { @p = sum(param(0) != 0); }")
+    equal(err, "")
+    equal((found["@0"][()], found["@p"][()]), (THREADS * LAUNCHES, THREADS * LAUNCHES))
+
+
+def test_calls():
+    found, err = maps(
+        "driver:cuMemAlloc_v2 { @alloc[func] = sum(args.bytesize); } driver:cuModuleGetFunction:end { @name[args.name, retval] = count(); } copy: { @copy[func] = sum(bytes); }"
+        "alloc: { @n = stats(bytes); } free: { @free = count(); } sync: { @sync = count(); } launch:vector* { @comm[comm, pid == tid] = count(); }"
+        "launch:nosuch { @never = count(); } driver:cuMem*:end /duration < 0 || nsecs == 0/ { @wrong = count(); } driver:cuMemAlloc_v2 { @stack[ustack] = count(); }"
+    )
+    size = 4 * THREADS
+    equal(err, "")
+    equal(found["@alloc"], {("cuMemAlloc_v2",): 3 * size})
+    check(list(found["@name"].values()) == [1] and "vectorAdd" in next(iter(found["@name"]))[0], found["@name"])
+    equal((found["@copy"][("cuMemcpyHtoD_v2",)], found["@copy"][("cuMemcpyDtoH_v2",)]), (2 * size, size))
+    equal(found["@n"][()], {"count": 3, "average": size, "total": 3 * size})
+    equal((found["@free"][()], found["@comm"]), (3, {("vec_add_driver", 1): LAUNCHES}))
+    check("@never" not in found and "@wrong" not in found, found)
+    check(all("main+0x" in keys[0] for keys in found["@stack"]), found["@stack"])
+
+
+def test_begin_end_printf():
+    out, _ = gputrace(
+        "-e",
+        'BEGIN { printf("%d|%5d|%-5d|%05d|%x|%s|%%|%8s|\\n", -3, 7, 8, 9, 255, "text", "right"); @x = 5; @s["a"] = "b"; @t["k"] = 1; delete(@t["k"]); }'
+        'launch:* /grid.x == 4/ { @n = count(); } END { printf("x %d %s\\n", @x, @s["a"]); print(@x); clear(@n); zero(@x); }',
+    )
+    equal(out, "-3|    7|8    |00009|ff|text|%|   right|\nx 5 b\n@x: 5\n\n@x: 0\n\n@s[a]: b\n")
+    out, _ = gputrace("-e", "launch:* { @[tid - tid + nsecs % 3] = count(); @h = hist(grid.x); @c[grid.x] = lhist(grid.y, 0, 4, 2) } END { clear(@) }")
+    bar = "|" + "@" * 52 + "|"
+    equal(out, f"\n@h:\n[4, 8)                  {LAUNCHES} {bar}\n\n@c[4]:\n[0, 2)                  {LAUNCHES} {bar}\n")
+    out, _ = gputrace("-e", "thread:* { @[lane] = sum(lane); } END { print(@, 2); print(@, 1, 16); clear(@) }")
+    each = THREADS // 32 * LAUNCHES
+    equal(out, f"@[30]: {30 * each}\n@[31]: {31 * each}\n@[31]: {31 * each // 16}\n")
+
+
+def test_intervals_lose_nothing():
+    """What is printed and cleared a hundred times a second adds up to all that there was."""
+    launches = 40
+    out, err = gputrace(
+        "-f",
+        "json",
+        "-e",
+        "thread:* { @n = count(); @h[lane] = hist(warp); } launch:* { @l = count(); } interval:ms:10 { print(@n); clear(@n); print(@h); clear(@h); print(@l); clear(@l); }",
+        app=[VEC_ADD, "--threads", str(THREADS), "--block", str(BLOCK), "--launches", str(launches), "--sleep-ms", "20"],
+    )
+    sums, prints = {"@n": 0, "@h": 0, "@l": 0}, 0
+    for line in out.splitlines():
+        item = json.loads(line)
+        prints += item["name"] == "@n" and len(item["entries"]) > 0
+        for entry in item["entries"]:
+            value = entry["value"]
+            sums[item["name"]] += sum(bucket["count"] for bucket in value) if isinstance(value, list) else value
+    equal(sums, {"@n": THREADS * launches, "@h": THREADS * launches, "@l": launches})
+    check(prints > 5, "intervals with something to print:", prints)
+    equal(err, "")
+
+
+def test_lost_is_said():
+    threads = 20480
+    script = "thread:* { @many[blockid * blockdim + threadid] = count(); @all = count(); }"
+    app = [VEC_ADD, "--threads", str(threads), "--block", "128"]
+    out, err = gputrace("-e", script, app=app)
+    equal(out.count("@many["), 16384)
+    check(f"@all: {threads}\n" in out, out[-100:])
+    equal(err, f"gputrace: @many: {threads - 16384} events were lost: the map is full\n")
+    gputrace("--strict", "-e", script, app=app, status=3)
+    gputrace("--strict", "-e", script)
+
+
+def test_exit_status():
+    gputrace("-e", "launch:* { @ = count(); }", app=["sh", "-c", "exit 9"], status=9)
+    gputrace("-e", "launch:* { @ = count(); }", app=["sh", "-c", "kill -9 $$"], status=137)
+    gputrace("-e", "launch:* { exit(7); }", status=7)
+    gputrace("-e", "BEGIN { exit(); }", app=["sh", "-c", "exit 9"], status=0)
+    gputrace("-e", 'BEGIN { exit(3); } END { printf("end\\n"); }', app=None, status=3)
+    _, err = gputrace("-e", "thread:* { @ = count(); }", app=["/nonexistent"], status=127)
+    check("gputrace: /nonexistent: No such file" in err, err)
+    for arguments, said in (
+        ([], "a script is missing: -e PROGRAM, or FILE"),
+        (["-e", "BEGIN { exit(); }", "ls"], "ls: a command stands behind --, as in -- ls"),
+        (["-e", "BEGIN { exit(); }", "--"], "a command is missing behind --"),
+        (["-f", "xml", "-e", "x"], "-f: xml is neither text nor json"),
+        (["-d", "x", "-e", "x"], "-d: x is not a number from 1 up"),
+        (["--nonsense"], "unrecognized option"),
+        (["-p", "1", "-e", "BEGIN { exit(); }", "--", "ls"], "-p is for a process that runs, and -- for one to be started"),
+    ):
+        _, err = gputrace(*arguments, app=None, status=2)
+        check(said in err, arguments, err)
+    _, err = gputrace("/nonexistent.gt", app=None, status=1)
+    equal(err, "gputrace: /nonexistent.gt: No such file or directory\n")
+    _, err = gputrace("-e", "thrad:x { @ = count(); }", app=None, status=1)
+    equal(err, "gputrace: -e:1:1: there is no probe thrad:; did you mean thread?\n")
+    _, err = gputrace("-e", "launch:* { @ = count(); }", app=None, status=1)
+    check("no daemon answers; processes that run already can be probed by one that was there" in err, err)
+    _, err = gputrace("-e", "thread:nosuch { @ = count(); }")
+    equal(err, "gputrace: not probed: no kernel matches; it has vectorAdd\n")
+
+
+def test_files():
+    with tempfile.TemporaryDirectory(prefix="test-gputrace-") as folder:
+        os.chmod(folder, 0o755)
+        path = os.path.join(folder, "count.gt")
+        with open(path, "w") as file:
+            file.write("#!/usr/bin/env gputrace\n// launches\nlaunch:*\n{\n\t/* by kernel */\n\t@[kernel] = count();\n}\n")
+        os.chmod(path, 0o755)
+        out, _ = gputrace(path)
+        equal(out, f"\n@[{KERNEL}]: {LAUNCHES}\n")
+        done = subprocess.run(
+            [path, "--", *APP], env=environment(PATH=os.path.dirname(GPUTRACE) + ":" + os.environ["PATH"]), capture_output=True, text=True, timeout=60
+        )
+        check(f"@[{KERNEL}]: {LAUNCHES}\n" in done.stdout and done.returncode == 0, done)
+        out, _ = gputrace("-", text="thread:* { @ = count(); }")
+        equal(out, f"\n@: {THREADS * LAUNCHES}\n")
+        result = os.path.join(folder, "out")
+        out, _ = gputrace("-o", result, "-e", "thread:* { @ = count(); }")
+        with open(result) as file:
+            equal((out, file.read()), ("", f"\n@: {THREADS * LAUNCHES}\n"))
+        with open(path, "w") as file:
+            file.write("launch:*\n{\n\t@x = counts();\n}\n")
+        _, err = gputrace(path, app=None, status=1)
+        equal(err, f"gputrace: {path}:3:7: there is no function counts(); did you mean count?\n")
+        _, err = gputrace("--dry-run", "-e", "launch:* { @x = count(); }", app=None)
+        equal(err, "")
+        compiled = os.path.join(folder, "x.bpf.o")
+        gputrace("--emit", compiled, "-e", "thread:vectorAdd { @x = count(); }", app=None)
+        with Daemon() as daemon:
+            daemon.attach(object=compiled)
+            daemon.run(*APP)
+            equal(daemon.count_of("m0"), THREADS * LAUNCHES)
+
+
+@contextlib.contextmanager
+def running(daemon, *arguments, app=None):
+    """gputrace beside a daemon that is there already."""
+    process = subprocess.Popen(
+        [GPUTRACE, *arguments, *(["--", *app] if app else [])],
+        env=environment(GPUPROBE_SESSION=daemon.name),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+
+
+def test_daemon_that_is_there():
+    """It is used, for CMD alone; nothing stays attached, whatever ends gputrace."""
+    script = 'BEGIN { printf("ready\\n"); } thread:* { @ = count(); } launch:* { @l = count(); }'
+    with Daemon() as daemon:
+        with running(daemon, "-e", script, app=APP) as process:
+            other = daemon.start_run(*APP)
+            out, err = process.communicate(timeout=60)
+            other.communicate(timeout=60)
+            check(f"@: {THREADS * LAUNCHES}\n" in out and f"@l: {LAUNCHES}\n" in out, out, err)
+        equal(daemon.attachments(), [])
+        script = "thread:* { @ = count(); }"  # the trace would have all programs of the machine
+        for sent in (signal.SIGINT, signal.SIGTERM):
+            with running(daemon, "-e", script) as process:
+                wait_until(daemon.attachments, "it is attached")
+                daemon.run(*APP)
+                process.send_signal(sent)
+                out, err = process.communicate(timeout=20)
+                equal((process.returncode, out, err), (0, f"\n@: {THREADS * LAUNCHES}\n", ""))
+            equal(daemon.attachments(), [])
+        with running(daemon, "-d", "1", "-e", script) as process:
+            process.communicate(timeout=20)
+            equal(process.returncode, 0)
+        equal(daemon.attachments(), [])
+
+
+def test_process_that_runs():
+    with Daemon() as daemon:
+        process = daemon.start_run(VEC_ADD, "--threads", "512", "--launches", "60", "--sleep-ms", "100")
+        time.sleep(0.5)
+        with running(daemon, "-p", str(process.pid), "-d", "1", "-e", "launch:* { @[kernel, pid] = count(); }") as tracer:
+            out, err = tracer.communicate(timeout=20)
+            found = re.fullmatch(rf"\n@\[{re.escape(KERNEL)}, {process.pid}\]: (\d+)\n", out)
+            check(found and 3 <= int(found[1]) <= 30, out, err)
+        check(process.poll() is None, "the program goes on")
+        process.kill()
+        process.communicate()
+
+
+def test_interrupted_command():
+    """A Ctrl-C goes to CMD; what was counted until then is printed, the private daemon goes, and so does everything when gputrace is killed."""
+    command = [VEC_ADD, "--threads", "512", "--launches", "1000", "--sleep-ms", "50"]
+    start = time.monotonic()
+    process = subprocess.Popen(
+        [GPUTRACE, "-e", "thread:* { @ = count(); } launch:* { @l = count(); }", "--", *command],
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    time.sleep(3)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=20)
+    equal(process.returncode, 128 + signal.SIGINT, out + err)
+    check(re.search(r"@: [1-9]\d*00|@: [1-9]", out) and re.search(r"@l: [1-9]", out), out, err)
+    check(time.monotonic() - start < 20, "it took long")
+    equal(private_daemons(), [], "daemons that are left")
+    process = subprocess.Popen(
+        [GPUTRACE, "-e", "thread:* { @ = count(); }", "--", "sleep", "5"], env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    wait_until(private_daemons, "the private daemon runs")
+    time.sleep(0.5)
+    process.kill()
+    process.communicate(timeout=20)
+    wait_until(lambda: not private_daemons(), "the private daemon ends with it", 20)
+
+
+def test_output_that_ends():
+    with subprocess.Popen(
+        [GPUTRACE, "-e", 'interval:ms:10 { printf("line\\n"); }', "--", "sleep", "1"], env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        process.stdout.readline()
+        process.stdout.close()
+        process.wait(timeout=20)
+        equal(process.stderr.read(), b"")
+
+
+if __name__ == "__main__":
+    main(
+        [
+            test_first_line,
+            test_ordinary_account,
+            test_words_on_the_gpu,
+            test_aggregations,
+            test_same_on_both_sides,
+            test_control,
+            test_leads_and_durations,
+            test_overlapping_durations,
+            test_memory,
+            test_blocks_of_code,
+            test_calls,
+            test_begin_end_printf,
+            test_intervals_lose_nothing,
+            test_lost_is_said,
+            test_exit_status,
+            test_files,
+            test_daemon_that_is_there,
+            test_process_that_runs,
+            test_interrupted_command,
+            test_output_that_ends,
+        ]
+    )
