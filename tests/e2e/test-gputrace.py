@@ -97,7 +97,7 @@ def test_words_on_the_gpu():
     equal(found["@n"], found["@x"])
     equal(found["@w"], {(i,): 32 * blocks * LAUNCHES for i in range(BLOCK // 32)})
     equal(found["@l"], {(i,): everything // 32 for i in range(32)})
-    equal(found["@launch"], {(0, 0, 0, 0, 0): everything}, "the launch is not known where the image is replaced when it is loaded")
+    equal(found["@launch"], {(1, 1, 0, 0, 0): everything}, "launch, stream (the legacy one), node, shared memory, device")
     equal(found["@id"], {(): THREADS - 1})
     check(found["@p"][()] > 1, found["@p"])
 
