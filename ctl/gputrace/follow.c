@@ -381,7 +381,7 @@ static int finish(struct follow *follow) {
 	evaluate_print_all(evaluator);
 	fflush(evaluator->show.out);
 	if (follow->gpu.attached)
-		gpu_tell_unprobed(&follow->gpu, follow->pid);
+		gpu_tell_unprobed(&follow->gpu, follow->session.pid ? 0 : follow->pid);
 	follow->lost = tell_lost(follow);
 	return evaluator->failed ? ctl_fail(CTL_ERROR, "out of memory: the maps are not complete")
 				 : CTL_OK;

@@ -48,7 +48,7 @@ def maps(script, **more):
     out, err = gputrace("-f", "json", "-e", script, **more)
     found = {}
     for line in out.splitlines():
-        item = json.loads(line)
+        item = json.loads(line) if line.startswith("{") else {"type": "of the program"}
         if item["type"] == "map":
             found[item["name"]] = {tuple(entry["keys"]): entry["value"] for entry in item["entries"]}
     return found, err
