@@ -30,12 +30,15 @@ bool item_fits(struct evaluator *evaluator, const struct probe *probe,
 	function = function_by_name(item->name);
 	if (probe->kind != PROBE_LAUNCH)
 		return function && probe_has_function(probe, function);
+	evaluator->graphs += function && !strcmp(function->base, "cuGraphLaunch") && !item->failed;
 	if (!is_launch(function) || (item->failed && item->has_result))
 		return false;
 	if (!strcmp(probe->name, "*"))
 		return true;
-	if (!item->kernel)
+	if (!item->kernel) {
+		evaluator->unnamed++;
 		return false;
+	}
 	kernel_name_init(&name, item->kernel);
 	match = kernel_name_match(&name, probe->name);
 	kernel_name_deinit(&name);

@@ -323,7 +323,6 @@ void evaluate_item(struct evaluator *evaluator, const struct trace_item *item, u
 			if (PROBE_ON_GPU(probe->kind) || probe->kind < PROBE_LAUNCH ||
 			    !item_fits(evaluator, probe, item))
 				continue;
-			evaluator->items++;
 			evaluate_probe(evaluator, clause, &event);
 		}
 }

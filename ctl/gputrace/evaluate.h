@@ -34,7 +34,8 @@ struct evaluator {
 	struct trace_demangler demangler;
 	struct store_key key;
 	char *stack;
-	uint64_t items; /* events that a probe has seen */
+	uint64_t unnamed; /* launches of kernels without a name, which a name or glob cannot mean */
+	uint64_t graphs; /* launches of CUDA graphs, whose kernels launch: does not see */
 };
 
 void evaluator_init(struct evaluator *evaluator, const struct script *script);

@@ -92,9 +92,10 @@ static json_object *traced_calls(const struct script *script) {
 		for (const struct probe *probe = clause->probes; probe; probe = probe->next) {
 			if (clause->on_gpu || probe->kind < PROBE_LAUNCH)
 				continue;
-			if (probe->kind == PROBE_LAUNCH)
+			if (probe->kind == PROBE_LAUNCH) {
 				json_append_string(calls, "launch");
-			else if (probe->name)
+				json_append_string(calls, "cuGraphLaunch"); /* to be counted */
+			} else if (probe->name)
 				json_append_string(calls, probe->name);
 			else if (probe->kind == PROBE_COPY || probe->kind == PROBE_SYNC)
 				json_append_string(calls,
@@ -349,6 +350,12 @@ static bool tell_lost(struct follow *follow) {
 			ctl_tell("%s: %" PRIu64 " events were lost: the map is full",
 				 follow->script->maps[i].name, n);
 	}
+	if (follow->evaluator.graphs)
+		ctl_tell("CUDA graphs were launched: launch: does not see their kernels, thread: "
+			 "does");
+	if (follow->evaluator.unnamed)
+		ctl_tell("%" PRIu64 " launches of kernels whose names are not known were left out",
+			 follow->evaluator.unnamed);
 	if (follow->gpu.unknown_starts)
 		ctl_tell("%" PRIu64
 			 " durations are not known: the beginning was not seen, or found "
@@ -356,7 +363,8 @@ static bool tell_lost(struct follow *follow) {
 			 follow->gpu.unknown_starts);
 	if (follow->gpu.failed)
 		ctl_tell("not all of what is on the GPU could be read: the maps are not complete");
-	return lost || state.lost || follow->gpu.unknown_starts || follow->gpu.failed;
+	return lost || state.lost || follow->evaluator.graphs || follow->evaluator.unnamed ||
+	       follow->gpu.unknown_starts || follow->gpu.failed;
 }
 
 /* END, and all maps. */
@@ -373,7 +381,7 @@ static int finish(struct follow *follow) {
 	evaluate_print_all(evaluator);
 	fflush(evaluator->show.out);
 	if (follow->gpu.attached)
-		gpu_tell_unprobed(&follow->gpu, follow->pid);
+		gpu_tell_unprobed(&follow->gpu, follow->session.pid ? 0 : follow->pid);
 	follow->lost = tell_lost(follow);
 	return evaluator->failed ? ctl_fail(CTL_ERROR, "out of memory: the maps are not complete")
 				 : CTL_OK;

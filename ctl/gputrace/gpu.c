@@ -334,6 +334,10 @@ static void tell_reason(json_object *outcome) {
 	ctl_tell("not probed: %s%s%s", name, *name ? ": " : "", ctl_string(outcome, "reason"));
 }
 
+static bool is_outcome(json_object *outcome, const char *name) {
+	return !strcmp(ctl_string(outcome, "outcome"), name);
+}
+
 void gpu_tell_unprobed(struct gpu *gpu, pid_t pid) {
 	json_object *parameters = json_object_new_object(), *outcomes;
 	struct varlink_reply reply;
@@ -346,10 +350,18 @@ void gpu_tell_unprobed(struct gpu *gpu, pid_t pid) {
 		return;
 	outcomes = json_member(reply.parameters, "outcomes");
 	for (size_t i = 0; i < json_length_of(outcomes); i++)
-		probed |= !strcmp(ctl_string(json_object_array_get_idx(outcomes, i), "outcome"),
-				  "probed");
-	for (size_t i = 0; !probed && i < json_length_of(outcomes) && told < WHY_LINES; i++, told++)
-		tell_reason(json_object_array_get_idx(outcomes, i));
+		probed |= is_outcome(json_object_array_get_idx(outcomes, i), "probed");
+	for (size_t i = 0; i < json_length_of(outcomes); i++) {
+		json_object *outcome = json_object_array_get_idx(outcomes, i);
+
+		if (!is_outcome(outcome, "failed") && (!is_outcome(outcome, "not-probed") ||
+						       (probed && !*ctl_string(outcome, "kernel"))))
+			continue;
+		if (told++ < WHY_LINES)
+			tell_reason(outcome);
+	}
+	if (told > WHY_LINES)
+		ctl_tell("not probed: %d more", told - WHY_LINES);
 	if (!probed && !told)
 		ctl_tell("no kernel was probed: none of the program's matches");
 	varlink_reply_deinit(&reply);

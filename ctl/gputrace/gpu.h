@@ -23,6 +23,7 @@ struct gpu {
 int gpu_attach(struct gpu *gpu, pid_t pid);
 /* Copies all maps into the evaluator. */
 void gpu_refresh(void *gpu);
-/* Why nothing was probed, if that is so. */
+/* Which kernels were not probed, and why: what is counted lacks them. Of whole images only if
+ * nothing was probed. */
 void gpu_tell_unprobed(struct gpu *gpu, pid_t pid);
 void gpu_detach(struct gpu *gpu);

@@ -13,9 +13,10 @@ import subprocess
 import tempfile
 import time
 
-from harness import BUILD, GPUPROBED, SHIM, SIM, VEC_ADD, Daemon, check, equal, main, need, wait_until
+from harness import BUILD, GPUPROBED, SHIM, SIM, SOURCE, VEC_ADD, Daemon, check, equal, main, need, wait_until
 
 GPUTRACE = os.path.join(BUILD, "ctl/gputrace/gputrace")
+LANGUAGE = os.path.join(BUILD, "tests/sim/language_driver")
 need(GPUPROBED, GPUTRACE, SHIM, VEC_ADD)
 NOBODY = 65534
 KERNEL = "vectorAdd(float const*, float const*, float*)"
@@ -47,7 +48,7 @@ def maps(script, **more):
     out, err = gputrace("-f", "json", "-e", script, **more)
     found = {}
     for line in out.splitlines():
-        item = json.loads(line)
+        item = json.loads(line) if line.startswith("{") else {"type": "of the program"}
         if item["type"] == "map":
             found[item["name"]] = {tuple(entry["keys"]): entry["value"] for entry in item["entries"]}
     return found, err
@@ -229,6 +230,37 @@ def test_calls():
     equal((found["@free"][()], found["@comm"]), (3, {("vec_add_driver", 1): LAUNCHES}))
     check("@never" not in found and "@wrong" not in found, found)
     check(all("main+0x" in keys[0] for keys in found["@stack"]), found["@stack"])
+
+
+def test_ways_of_launching():
+    """Each way has its launches and threads; kernels of graphs are seen on the GPU alone, and that is said. Children of CMD are seen, too."""
+    script = "launch:* { @l[kernel, grid.x, blockdim.x] = count(); } thread:* { @t = count(); }"
+    for how in ("ex", "cooperative", "streams", "threads"):
+        found, err = maps(script, app=[*APP[:-1], "8", "--how", how])
+        equal((found, err), ({"@l": {(KERNEL, THREADS // BLOCK, BLOCK): 8}, "@t": {(): 8 * THREADS}}, ""), how)
+    found, err = maps(script, app=[*APP[:-1], "8", "--how", "graph"])
+    equal(found, {"@t": {(): 8 * THREADS}})
+    equal(err, "gputrace: CUDA graphs were launched: launch: does not see their kernels, thread: does\n")
+    found, err = maps(script, app=["sh", "-c", f"{VEC_ADD} --threads 512 --block 128; {VEC_ADD} --threads 512 --block 128 & wait"])
+    equal((found, err), ({"@l": {(KERNEL, 4, 128): 2}, "@t": {(): 1024}}, ""))
+
+
+def test_device_functions():
+    if not os.path.exists(LANGUAGE):
+        print(f"skipped: {LANGUAGE} was not built")
+        return
+    found, err = maps("func:* { @f[kernel] = count(); } thread:* { @t[kernel] = count(); }", app=[LANGUAGE, "calls", "--block", "32"])
+    equal((found, err), ({"@f": {("twice",): 256}, "@t": {("calls",): 128}}, ""), "each of 128 threads calls it twice")
+
+
+def test_source_lines():
+    if not os.path.exists(LANGUAGE):
+        print(f"skipped: {LANGUAGE} was not built")
+        return
+    with open(os.path.join(SOURCE, "tests/targets/language.cu")) as source:
+        line = next(i for i, text in enumerate(source, 1) if "/* this one */" in text)
+    found, err = maps(f"line:language.cu:{line} {{ @[threadid % 4] = count(); }} thread:lines {{ @t = count(); }}", app=[LANGUAGE, "lines"])
+    equal((list(found["@"]), found["@"][(3,)] * 4), ([(3,)], found["@t"][()]))
 
 
 def test_begin_end_printf():
@@ -450,6 +482,9 @@ if __name__ == "__main__":
             test_memory,
             test_blocks_of_code,
             test_calls,
+            test_ways_of_launching,
+            test_device_functions,
+            test_source_lines,
             test_begin_end_printf,
             test_intervals_lose_nothing,
             test_lost_is_said,
