@@ -286,8 +286,8 @@ static int check_kept(const struct image_pointer *pointer, const struct image_ta
 	for (size_t i = 0; i < targets->n; i++) {
 		const uint32_t function = find_left_out(pointer, &targets->targets[i]);
 
-		if (function == PTX_NONE)
-			continue;
+		if (function == PTX_NONE || !pointer->functions[function].fault)
+			continue; /* or no kernel calls it any more */
 		image_pointer_reason(pointer, function, why, sizeof(why));
 		return refuse(reason, "with what is put into %.120s, %.200s",
 			      targets->targets[i].name.mangled, why);
