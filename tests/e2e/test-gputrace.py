@@ -430,6 +430,30 @@ def test_process_that_runs():
         process.communicate()
 
 
+def test_twins():
+    """In a process that runs, by twins: launches have numbers and streams, so overlapping ones have exact durations."""
+    with Daemon() as daemon:
+        process = daemon.start_run(*APP[:-1], "40", "--sleep-ms", "50", "--how", "streams", GPUPROBE_TWINS="1")
+        time.sleep(0.5)
+        script = "thread:* { @[launch != 0, stream != 0] = count(); } block.lead:*:end { @d = stats(duration); } thread:*:end { @e = count(); } launch:* { @l = count(); }"
+        with running(daemon, "-f", "json", "-p", str(process.pid), "-d", "30", "-e", script) as tracer:
+            out, err = tracer.communicate(timeout=60)  # it ends with the process
+        process.communicate()
+        found = {item["name"]: item["entries"] for item in map(json.loads, out.splitlines())}
+        equal([entry["keys"] for entry in found["@"]], [[1, 1]])
+        threads = found["@"][0]["value"]
+        check(found["@l"][0]["value"] * THREADS >= threads >= THREADS and threads % THREADS == 0, out, err)
+        equal(found["@d"][0]["value"]["count"], threads // BLOCK)
+        equal((found["@e"][0]["value"], err), (threads, ""))
+
+
+def test_not_probed_is_said():
+    """Also where other kernels, or the same one elsewhere, are probed."""
+    found, err = maps("thread:vectorAdd { @n = count(); } bb:vectorAdd:99 { @never = count(); }")
+    equal(found, {"@n": {(): THREADS * LAUNCHES}})
+    equal(err, f"gputrace: not probed: {KERNEL}: no such point in this kernel: block 99\n")
+
+
 def test_interrupted_command():
     """A Ctrl-C goes to CMD; what was counted until then is printed, the private daemon goes, and so does everything when gputrace is killed."""
     command = [VEC_ADD, "--threads", "512", "--launches", "1000", "--sleep-ms", "50"]
@@ -492,6 +516,8 @@ if __name__ == "__main__":
             test_files,
             test_daemon_that_is_there,
             test_process_that_runs,
+            test_twins,
+            test_not_probed_is_said,
             test_interrupted_command,
             test_output_that_ends,
         ]
