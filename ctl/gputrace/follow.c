@@ -175,6 +175,7 @@ static int trace_reply(struct follow *follow) {
 		note_beginning(follow, bytes, n);
 		r = stream_result(trace_stream_feed(follow->stream, bytes, n));
 		free(bytes);
+		fflush(follow->evaluator.show.out); /* somebody may watch */
 		tell_missing(reply.parameters);
 	}
 	follow->started = true;

@@ -320,7 +320,11 @@ def test_exit_status():
     gputrace("-e", 'BEGIN { exit(3); } END { printf("end\\n"); }', app=None, status=3)
     _, err = gputrace("-e", "thread:* { @ = count(); }", app=["/nonexistent"], status=127)
     check("gputrace: /nonexistent: No such file" in err, err)
+    gputrace("-c", "exit 5", "-e", "launch:* { @ = count(); }", app=None, status=5)
+    out, _ = gputrace("-c", f"{VEC_ADD} --threads 64 && exit 4", "-e", "thread:* { @ = count(); } launch:* { @l = count(); }", app=None, status=4)
+    equal(out, "\n@: 256\n\n@l: 1\n")
     for arguments, said in (
+        (["-c", "true", "-e", "BEGIN { exit(); }", "--", "ls"], "-c and -- are two commands"),
         ([], "a script is missing: -e PROGRAM, or FILE"),
         (["-e", "BEGIN { exit(); }", "ls"], "ls: a command stands behind --, as in -- ls"),
         (["-e", "BEGIN { exit(); }", "--"], "a command is missing behind --"),
