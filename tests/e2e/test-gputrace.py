@@ -270,6 +270,8 @@ def test_begin_end_printf():
         'launch:* /grid.x == 4/ { @n = count(); } END { printf("x %d %s\\n", @x, @s["a"]); print(@x); clear(@n); zero(@x); }',
     )
     equal(out, "-3|    7|8    |00009|ff|text|%|   right|\nx 5 b\n@x: 5\n\n@x: 0\n\n@s[a]: b\n")
+    out, _ = gputrace("-e", 'BEGIN { @s = "a"; $x = @s; @s = "b"; @s2 = @s; printf("%s %s\\n", $x, @s); exit(); }', app=None)
+    equal(out, "a b\n\n@s: b\n\n@s2: b\n", "a variable is what it was given")
     out, _ = gputrace("-e", "launch:* { @[tid - tid + nsecs % 3] = count(); @h = hist(grid.x); @c[grid.x] = lhist(grid.y, 0, 4, 2) } END { clear(@) }")
     bar = "|" + "@" * 52 + "|"
     equal(out, f"\n@h:\n[4, 8)                  {LAUNCHES} {bar}\n\n@c[4]:\n[0, 2)                  {LAUNCHES} {bar}\n")
