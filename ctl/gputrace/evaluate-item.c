@@ -94,22 +94,23 @@ static struct value argument(const struct node *node, const struct trace_item *i
 
 /* One line a frame, as bpftrace prints a stack. */
 static struct value stack(struct evaluator *evaluator, const struct trace_item *item) {
+	const char *kept;
 	size_t n = 2;
-	char *at;
+	char *lines, *at;
 
 	for (size_t i = 0; i < item->n_frames; i++)
 		n += strlen(item->frames[i]) + sizeof("\n    ");
-	free(evaluator->stack);
-	evaluator->stack = at = malloc(n);
-	if (!at) {
+	lines = at = malloc(n);
+	if (!lines) {
 		evaluator->failed = true;
 		return text("");
 	}
-	*at = '\0';
 	for (size_t i = 0; i < item->n_frames; i++)
 		at += sprintf(at, "\n    %s", item->frames[i]);
 	strcpy(at, "\n");
-	return text(evaluator->stack);
+	kept = evaluator_keep(evaluator, lines);
+	free(lines);
+	return text(kept);
 }
 
 struct value item_word(struct evaluator *evaluator, const struct event *event,

@@ -5,6 +5,8 @@
 
 #include "evaluate.h"
 
+/* A copy of a text that lives as long as the body runs: what it came from may change meanwhile. */
+const char *evaluator_keep(struct evaluator *evaluator, const char *text);
 bool item_fits(struct evaluator *evaluator, const struct probe *probe,
 	       const struct trace_item *item);
 struct value item_word(struct evaluator *evaluator, const struct event *event,

@@ -31,6 +31,33 @@ void evaluator_init(struct evaluator *evaluator, const struct script *script) {
 	}
 }
 
+struct kept_text {
+	struct kept_text *next;
+	char text[];
+};
+
+const char *evaluator_keep(struct evaluator *evaluator, const char *text) {
+	const size_t n = strlen(text) + 1;
+	struct kept_text *kept = malloc(sizeof(*kept) + n);
+
+	if (!kept) {
+		evaluator->failed = true;
+		return "";
+	}
+	kept->next = evaluator->texts;
+	evaluator->texts = kept;
+	return memcpy(kept->text, text, n);
+}
+
+static void forget_texts(struct evaluator *evaluator) {
+	struct kept_text *next;
+
+	for (; evaluator->texts; evaluator->texts = next) {
+		next = evaluator->texts->next;
+		free(evaluator->texts);
+	}
+}
+
 void evaluator_deinit(struct evaluator *evaluator) {
 	for (size_t i = 0; evaluator->script && i < evaluator->script->n_maps; i++) {
 		store_deinit(&evaluator->host[i]);
@@ -39,7 +66,7 @@ void evaluator_deinit(struct evaluator *evaluator) {
 	}
 	trace_demangler_deinit(&evaluator->demangler);
 	store_key_deinit(&evaluator->key);
-	free(evaluator->stack);
+	forget_texts(evaluator);
 }
 
 static struct value number(int64_t value) {
@@ -75,7 +102,9 @@ static struct value read_map(struct frame *frame, const struct node *node) {
 
 	if (node->type == TYPE_TEXT)
 		return (struct value){ .type = TYPE_TEXT,
-				       .text = entry && entry->text ? entry->text : "" };
+				       .text = evaluator_keep(frame->evaluator,
+							      entry && entry->text ? entry->text
+										   : "") };
 	return number(entry ? entry->sum : 0);
 }
 
@@ -299,6 +328,7 @@ void evaluate_probe(struct evaluator *evaluator, const struct clause *clause,
 	evaluator->refreshed = false;
 	if (!clause->predicate || evaluate(&frame, clause->predicate).number)
 		run(&frame, clause->body);
+	forget_texts(evaluator);
 }
 
 void evaluate_kind(struct evaluator *evaluator, enum probe_kind kind, uint64_t nsecs) {

@@ -33,7 +33,7 @@ struct evaluator {
 	bool refreshed;
 	struct trace_demangler demangler;
 	struct store_key key;
-	char *stack;
+	struct kept_text *texts; /* of the body that runs */
 	uint64_t unnamed; /* launches of kernels without a name, which a name or glob cannot mean */
 	uint64_t graphs; /* launches of CUDA graphs, whose kernels launch: does not see */
 };

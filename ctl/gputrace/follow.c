@@ -175,6 +175,7 @@ static int trace_reply(struct follow *follow) {
 		note_beginning(follow, bytes, n);
 		r = stream_result(trace_stream_feed(follow->stream, bytes, n));
 		free(bytes);
+		fflush(follow->evaluator.show.out); /* somebody may watch */
 		tell_missing(reply.parameters);
 	}
 	follow->started = true;
@@ -219,16 +220,18 @@ static void take_signals(struct follow *follow) {
 
 static int watch_signals(struct follow *follow) {
 	struct sigaction hangup;
-	sigset_t signals;
+	sigset_t signals, ending;
 
-	sigemptyset(&signals);
-	sigaddset(&signals, SIGINT);
-	sigaddset(&signals, SIGTERM);
-	sigaddset(&signals, SIGQUIT);
-	sigaddset(&signals, SIGCHLD);
+	sigemptyset(&ending);
+	sigaddset(&ending, SIGINT);
+	sigaddset(&ending, SIGTERM);
+	sigaddset(&ending, SIGQUIT);
 	if (!sigaction(SIGHUP, NULL, &hangup) && hangup.sa_handler != SIG_IGN)
-		sigaddset(&signals, SIGHUP);
+		sigaddset(&ending, SIGHUP);
+	signals = ending;
+	sigaddset(&signals, SIGCHLD);
 	sigprocmask(SIG_BLOCK, &signals, NULL);
+	ctl_end_if_stuck(&ending, gpu_detach_at_end); /* a reader may not read */
 	signal(SIGPIPE, SIG_IGN);
 	follow->signals = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
 	return follow->signals < 0 ? ctl_fail(CTL_ERROR, "%s", strerror(errno)) : CTL_OK;

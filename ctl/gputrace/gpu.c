@@ -7,6 +7,7 @@
 
 #include <endian.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +20,7 @@
 #include "lib/varlink/varlink-json.h"
 
 #define WHY_LINES 3
+#define LEAVE_MS 2000
 
 /* ---- attaching ---- */
 
@@ -69,6 +71,42 @@ static void note_ids(struct gpu *gpu) {
 	}
 }
 
+/* What is to be detached by whatever thread ends the process; the path of the daemon. */
+static struct {
+	pthread_mutex_t lock;
+	const char *path;
+	json_object *attachments; /* borrowed; NULL: nothing */
+} kept = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static void keep_for_end(const char *path, json_object *attachments) {
+	pthread_mutex_lock(&kept.lock);
+	kept.path = path;
+	kept.attachments = attachments;
+	pthread_mutex_unlock(&kept.lock);
+}
+
+void gpu_detach_at_end(void) {
+	struct varlink_client *client = NULL;
+	struct varlink_reply reply;
+	int r = 0;
+
+	pthread_mutex_lock(&kept.lock);
+	if (kept.attachments)
+		r = varlink_client_connect(&client, kept.path, LEAVE_MS);
+	for (size_t i = 0; client && r >= 0 && i < json_length_of(kept.attachments); i++) {
+		const int64_t id =
+			json_int_of(json_object_array_get_idx(kept.attachments, i), "id");
+
+		r = varlink_client_call(client, "io.gpuprobe.control.Detach",
+					varlink_json_pack("id", json_object_new_int64(id), NULL),
+					&reply);
+		if (r >= 0)
+			varlink_reply_deinit(&reply);
+	}
+	varlink_client_free(client);
+	pthread_mutex_unlock(&kept.lock);
+}
+
 int gpu_attach(struct gpu *gpu, pid_t pid) {
 	json_object *parameters = json_object_new_object();
 	struct varlink_reply reply;
@@ -86,6 +124,7 @@ int gpu_attach(struct gpu *gpu, pid_t pid) {
 		return r;
 	gpu->attached = json_object_get(reply.parameters);
 	varlink_reply_deinit(&reply);
+	keep_for_end(gpu->ctl->path, json_member(gpu->attached, "attachments"));
 	note_ids(gpu);
 	return CTL_OK;
 }
@@ -102,6 +141,7 @@ void gpu_detach(struct gpu *gpu) {
 			break;
 		varlink_reply_deinit(&reply);
 	}
+	keep_for_end(NULL, NULL);
 	json_object_put(gpu->attached);
 	json_object_put(gpu->kernels);
 	json_object_put(gpu->lines);

@@ -27,3 +27,6 @@ void gpu_refresh(void *gpu);
  * nothing was probed. */
 void gpu_tell_unprobed(struct gpu *gpu, pid_t pid);
 void gpu_detach(struct gpu *gpu);
+/* The same by a connection of its own, where the main thread does not come to it: for
+ * ctl_end_if_stuck(). */
+void gpu_detach_at_end(void);

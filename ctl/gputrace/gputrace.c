@@ -36,6 +36,7 @@ static const char help[] =
 	"    gputrace -e 'thread:vectorAdd:end { @ns = hist(duration); }' -- ./app\n"
 	"\n"
 	"  -e PROGRAM            the script itself; else it is in FILE (- is standard input)\n"
+	"  -c CMD                in place of -- CMD: a line for the shell\n"
 	"  -p, --pid=PID         only this process, which runs already\n"
 	"  -d, --duration=N      end after N seconds\n"
 	"  -o, --output=FILE     print there, not to standard output\n"
@@ -86,6 +87,12 @@ static int take_option(struct ctl *ctl, struct options *options, int option) {
 	switch (option) {
 	case 'e':
 		options->program = optarg;
+		break;
+	case 'c':
+		options->shell[0] = (char *)"sh";
+		options->shell[1] = (char *)"-c";
+		options->shell[2] = optarg;
+		options->command = options->shell;
 		break;
 	case 'p':
 		r = ctl_number("-p", optarg, 1, &options->pid);
@@ -150,6 +157,8 @@ static int take_arguments(struct options *options, int argc, char **argv) {
 		return ctl_usage("%s: a command stands behind --, as in -- %s", argv[optind],
 				 argv[optind]);
 	optind += !ended && optind < argc;
+	if (optind < argc && options->command)
+		return ctl_usage("-c and -- are two commands");
 	if (optind < argc)
 		options->command = argv + optind;
 	else if (ended)
@@ -164,7 +173,7 @@ static int take_arguments(struct options *options, int argc, char **argv) {
 static int take_options(struct ctl *ctl, struct options *options, int argc, char **argv) {
 	int option, r;
 
-	while ((option = getopt_long(argc, argv, "+e:p:d:o:f:lhV", long_options, NULL)) >= 0) {
+	while ((option = getopt_long(argc, argv, "+e:c:p:d:o:f:lhV", long_options, NULL)) >= 0) {
 		r = take_option(ctl, options, option);
 		if (r >= 0)
 			return r;

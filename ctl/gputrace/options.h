@@ -10,6 +10,7 @@ struct options {
 	const char *program; /* -e, or NULL */
 	const char *file; /* of the script, or NULL */
 	char **command; /* CMD and its arguments, or NULL */
+	char *shell[4]; /* -c: what command points to then */
 	int64_t pid; /* -p; 0: none */
 	int64_t seconds; /* -d; 0: until the end */
 	const char *output; /* -o, or NULL */

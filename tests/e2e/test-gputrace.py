@@ -29,6 +29,17 @@ def environment(**more):
     return {**clean, "LD_LIBRARY_PATH": SIM, **more}
 
 
+started = set()  # process ids of gputrace
+
+
+def start(*arguments, app=None, environment, **more):
+    process = subprocess.Popen(
+        [GPUTRACE, *arguments, *(["--", *app] if app else [])], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more
+    )
+    started.add(process.pid)
+    return process
+
+
 def as_nobody():
     os.setgroups([])
     os.setresgid(NOBODY, NOBODY, NOBODY)
@@ -37,10 +48,13 @@ def as_nobody():
 
 def gputrace(*arguments, status=0, user=None, app=APP, text=None, **more):
     """Runs it with a private daemon: output without the application's line, standard error."""
-    command = [GPUTRACE, *arguments, *(["--", *app] if app else [])]
-    done = subprocess.run(command, env=environment(**more), capture_output=True, text=True, timeout=100, preexec_fn=user, input=text, cwd="/")
-    equal(done.returncode, status, f"gputrace {arguments}: {done.stdout}{done.stderr}")
-    return "".join(line for line in done.stdout.splitlines(True) if not line.startswith("threads=")), done.stderr
+    process = start(*arguments, app=app, preexec_fn=user, stdin=subprocess.PIPE, cwd="/", environment=environment(**more))
+    try:
+        out, err = process.communicate(text, timeout=100)
+    finally:
+        process.kill()
+    equal(process.returncode, status, f"gputrace {arguments}: {out}{err}")
+    return "".join(line for line in out.splitlines(True) if not line.startswith("threads=")), err
 
 
 def maps(script, **more):
@@ -55,7 +69,9 @@ def maps(script, **more):
 
 
 def private_daemons():
-    return [path for uid in (0, NOBODY) for path in glob.glob(f"/tmp/gpuprobe-{uid}-gputrace_*") + glob.glob(f"/run/user/{uid}/gpuprobe-gputrace_*")]
+    """Folders of those that this test has started; others may run tests, too."""
+    paths = [path for uid in (0, os.getuid(), NOBODY) for folder in ("/tmp", f"/run/user/{uid}") for path in glob.glob(f"{folder}/gpuprobe*gputrace_*")]
+    return sorted({path for path in paths if int(path.rsplit("_", 1)[1]) in started})
 
 
 def test_first_line():
@@ -270,6 +286,8 @@ def test_begin_end_printf():
         'launch:* /grid.x == 4/ { @n = count(); } END { printf("x %d %s\\n", @x, @s["a"]); print(@x); clear(@n); zero(@x); }',
     )
     equal(out, "-3|    7|8    |00009|ff|text|%|   right|\nx 5 b\n@x: 5\n\n@x: 0\n\n@s[a]: b\n")
+    out, _ = gputrace("-e", 'BEGIN { @s = "a"; $x = @s; @s = "b"; @s2 = @s; printf("%s %s\\n", $x, @s); exit(); }', app=None)
+    equal(out, "a b\n\n@s: b\n\n@s2: b\n", "a variable is what it was given")
     out, _ = gputrace("-e", "launch:* { @[tid - tid + nsecs % 3] = count(); @h = hist(grid.x); @c[grid.x] = lhist(grid.y, 0, 4, 2) } END { clear(@) }")
     bar = "|" + "@" * 52 + "|"
     equal(out, f"\n@h:\n[4, 8)                  {LAUNCHES} {bar}\n\n@c[4]:\n[0, 2)                  {LAUNCHES} {bar}\n")
@@ -320,7 +338,11 @@ def test_exit_status():
     gputrace("-e", 'BEGIN { exit(3); } END { printf("end\\n"); }', app=None, status=3)
     _, err = gputrace("-e", "thread:* { @ = count(); }", app=["/nonexistent"], status=127)
     check("gputrace: /nonexistent: No such file" in err, err)
+    gputrace("-c", "exit 5", "-e", "launch:* { @ = count(); }", app=None, status=5)
+    out, _ = gputrace("-c", f"{VEC_ADD} --threads 64 && exit 4", "-e", "thread:* { @ = count(); } launch:* { @l = count(); }", app=None, status=4)
+    equal(out, "\n@: 256\n\n@l: 1\n")
     for arguments, said in (
+        (["-c", "true", "-e", "BEGIN { exit(); }", "--", "ls"], "-c and -- are two commands"),
         ([], "a script is missing: -e PROGRAM, or FILE"),
         (["-e", "BEGIN { exit(); }", "ls"], "ls: a command stands behind --, as in -- ls"),
         (["-e", "BEGIN { exit(); }", "--"], "a command is missing behind --"),
@@ -377,13 +399,7 @@ def test_files():
 @contextlib.contextmanager
 def running(daemon, *arguments, app=None):
     """gputrace beside a daemon that is there already."""
-    process = subprocess.Popen(
-        [GPUTRACE, *arguments, *(["--", *app] if app else [])],
-        env=environment(GPUPROBE_SESSION=daemon.name),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    process = start(*arguments, app=app, environment=environment(GPUPROBE_SESSION=daemon.name))
     try:
         yield process
     finally:
@@ -430,32 +446,61 @@ def test_process_that_runs():
         process.communicate()
 
 
+def test_twins():
+    """In a process that runs, by twins: launches have numbers and streams, so overlapping ones have exact durations."""
+    with Daemon() as daemon:
+        process = daemon.start_run(*APP[:-1], "40", "--sleep-ms", "50", "--how", "streams", GPUPROBE_TWINS="1")
+        time.sleep(0.5)
+        script = "thread:* { @[launch != 0, stream != 0] = count(); } block.lead:*:end { @d = stats(duration); } thread:*:end { @e = count(); } launch:* { @l = count(); }"
+        with running(daemon, "-f", "json", "-p", str(process.pid), "-d", "30", "-e", script) as tracer:
+            out, err = tracer.communicate(timeout=60)  # it ends with the process
+        process.communicate()
+        found = {item["name"]: item["entries"] for item in map(json.loads, out.splitlines())}
+        equal([entry["keys"] for entry in found["@"]], [[1, 1]])
+        threads = found["@"][0]["value"]
+        check(found["@l"][0]["value"] * THREADS >= threads >= THREADS and threads % THREADS == 0, out, err)
+        equal(found["@d"][0]["value"]["count"], threads // BLOCK)
+        equal((found["@e"][0]["value"], err), (threads, ""))
+
+
+def test_not_probed_is_said():
+    """Also where other kernels, or the same one elsewhere, are probed."""
+    found, err = maps("thread:vectorAdd { @n = count(); } bb:vectorAdd:99 { @never = count(); }")
+    equal(found, {"@n": {(): THREADS * LAUNCHES}})
+    equal(err, f"gputrace: not probed: {KERNEL}: no such point in this kernel: block 99\n")
+
+
 def test_interrupted_command():
     """A Ctrl-C goes to CMD; what was counted until then is printed, the private daemon goes, and so does everything when gputrace is killed."""
     command = [VEC_ADD, "--threads", "512", "--launches", "1000", "--sleep-ms", "50"]
-    start = time.monotonic()
-    process = subprocess.Popen(
-        [GPUTRACE, "-e", "thread:* { @ = count(); } launch:* { @l = count(); }", "--", *command],
-        env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    began = time.monotonic()
+    process = start("-e", "thread:* { @ = count(); } launch:* { @l = count(); }", app=command, environment=environment())
     time.sleep(3)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=20)
     equal(process.returncode, 128 + signal.SIGINT, out + err)
-    check(re.search(r"@: [1-9]\d*00|@: [1-9]", out) and re.search(r"@l: [1-9]", out), out, err)
-    check(time.monotonic() - start < 20, "it took long")
+    check(re.search(r"@: [1-9]", out) and re.search(r"@l: [1-9]", out), out, err)
+    check(time.monotonic() - began < 20, "it took long")
     equal(private_daemons(), [], "daemons that are left")
-    process = subprocess.Popen(
-        [GPUTRACE, "-e", "thread:* { @ = count(); }", "--", "sleep", "5"], env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    process = start("-e", "thread:* { @ = count(); }", app=["sleep", "5"], environment=environment())
     wait_until(private_daemons, "the private daemon runs")
     time.sleep(0.5)
     process.kill()
     process.communicate(timeout=20)
     wait_until(lambda: not private_daemons(), "the private daemon ends with it", 20)
+
+
+def test_reader_that_stops():
+    """Who reads our output and stops reading does not keep probes attached: a signal ends gputrace."""
+    with Daemon() as daemon:
+        with running(daemon, "-e", 'thread:* { @ = count(); } interval:ms:10 { unroll(100) { printf("%100d\\n", 1); } }') as process:
+            wait_until(daemon.attachments, "it is attached")
+            process.stdout.readline()
+            time.sleep(1)  # the pipe is full now
+            process.send_signal(signal.SIGTERM)
+            wait_until(lambda: process.poll() is not None, "it ends", 20)
+            equal(process.returncode, -signal.SIGTERM)
+        equal(daemon.attachments(), [])
 
 
 def test_output_that_ends():
@@ -492,7 +537,10 @@ if __name__ == "__main__":
             test_files,
             test_daemon_that_is_there,
             test_process_that_runs,
+            test_twins,
+            test_not_probed_is_said,
             test_interrupted_command,
+            test_reader_that_stops,
             test_output_that_ends,
         ]
     )
