@@ -56,7 +56,12 @@ class RealCode:
                 accesses = probed[f"{name} memory_histogram"] = session.read("accesses")
                 if name not in ("child", "library") and not accesses:  # ptxas cannot compile all of library with them (C7600)
                     raise AssertionError(f"{name} with memory probes: nothing was counted: {session.ctl('why').stdout[:500]}")
-            for section, count in (("kprobe/*", True), ("kretprobe/*", True), ("memcapture/*", True), ("kprobe/dev:*", False)):  # device functions: none here is called but by pointers
+            for section, count in (
+                ("kprobe/*", True),
+                ("kretprobe/*", True),
+                ("memcapture/*", True),
+                ("kprobe/dev:*", False),
+            ):  # device functions: none here is called but by pointers
                 with Session(self, "--deadline-ms=20000") as session:  # large modules, on a GPU that others use too
                     session.ctl("attach", self.object("counter"), "--point", section)
                     expect(f"{name} with {section}", session.run_probed(program), bare)
