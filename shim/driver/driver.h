@@ -19,7 +19,6 @@ typedef unsigned long long driver_pointer;
 #define DRIVER_ERROR_NOT_READY 600
 #define DRIVER_ERROR_OUT_OF_RESOURCES 701
 #define DRIVER_ERROR_NOT_REGISTERED 713
-#define DRIVER_ERROR_COOPERATIVE_TOO_LARGE 720
 #define DRIVER_ERROR_CAPTURE_WRONG_THREAD 908
 #define DRIVER_ERROR_GRAPH_UPDATE 910
 #define DRIVER_ERROR_CLUSTER_SIZE 912
@@ -28,7 +27,6 @@ typedef unsigned long long driver_pointer;
 #define DRIVER_ATTRIBUTE_CAPABILITY_MINOR 76
 #define DRIVER_CAPTURE_MODE_RELAXED 2
 #define DRIVER_STREAM_SPECIAL_MAX 2 /* NULL, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD */
-#define DRIVER_FUNCTION_ATTRIBUTE_THREADS 0 /* the most of a block */
 #define DRIVER_FUNCTION_ATTRIBUTE_DYNAMIC_SHARED 8 /* the most bytes of it */
 #define DRIVER_FUNCTION_ATTRIBUTE_CARVEOUT 9
 #define DRIVER_FUNCTION_ATTRIBUTE_CLUSTER_MUST_BE_SET 10
@@ -44,23 +42,10 @@ typedef unsigned long long driver_pointer;
 #define DRIVER_REGISTER_DEVICE_MAP 2u
 #define DRIVER_PROC_ADDRESS_PER_THREAD (UINT64_C(1) << 1)
 
-/* Options of a load that say nothing to the compiler: its time and logs, the device of the context,
- * the loader's choices and threads. */
-#define DRIVER_JIT_THREADS_PER_BLOCK 1
-#define DRIVER_JIT_WALL_TIME 2
-#define DRIVER_JIT_INFO_LOG_BUFFER 3
-#define DRIVER_JIT_INFO_LOG_BUFFER_SIZE_BYTES 4
-#define DRIVER_JIT_ERROR_LOG_BUFFER 5
-#define DRIVER_JIT_ERROR_LOG_BUFFER_SIZE_BYTES 6
-#define DRIVER_JIT_TARGET_FROM_CUCONTEXT 8
-#define DRIVER_JIT_FALLBACK_STRATEGY 10
-#define DRIVER_JIT_LOG_VERBOSE 12
-#define DRIVER_JIT_SPLIT_COMPILE 34
-#define DRIVER_JIT_BINARY_LOADER_THREAD_COUNT 35
-
 /*
  * The driver's functions that the shim calls for itself, found in libcuda.so.1 once, when the first
- * image is replaced. With the versions' suffixes, because the plain names are the oldest forms.
+ * module of the application is loaded that may get a twin. With the versions' suffixes, because the
+ * plain names are the oldest forms.
  */
 #define DRIVER_OWN_FUNCTIONS(X)                                                                  \
 	X(ctx_get_current, "cuCtxGetCurrent", (driver_handle *))                                 \
@@ -114,11 +99,9 @@ typedef unsigned long long driver_pointer;
 	X(event_destroy, "cuEventDestroy_v2", (driver_handle))                                   \
 	X(event_query, "cuEventQuery", (driver_handle))                                          \
 	X(function_get_attribute, "cuFuncGetAttribute", (int *, int, driver_handle))             \
-	X(function_get_module, "cuFuncGetModule", (driver_handle *, driver_handle))              \
 	X(function_get_name, "cuFuncGetName", (const char **, driver_handle))                    \
 	X(function_get_parameter, "cuFuncGetParamInfo",                                          \
 	  (driver_handle, size_t, size_t *, size_t *))                                           \
-	X(function_is_loaded, "cuFuncIsLoaded", (int *, driver_handle))                          \
 	X(function_load, "cuFuncLoad", (driver_handle))                                          \
 	X(function_set_attribute, "cuFuncSetAttribute", (driver_handle, int, int))               \
 	X(function_set_banks, "cuFuncSetSharedMemConfig", (driver_handle, int))                  \
@@ -163,7 +146,6 @@ typedef unsigned long long driver_pointer;
 	  (driver_handle, const void *))                                                         \
 	X(kernel_get_attribute, "cuKernelGetAttribute", (int *, int, driver_handle, int))        \
 	X(kernel_get_function, "cuKernelGetFunction", (driver_handle *, driver_handle))          \
-	X(kernel_get_library, "cuKernelGetLibrary", (driver_handle *, driver_handle))            \
 	X(kernel_get_name, "cuKernelGetName", (const char **, driver_handle))                    \
 	X(kernel_get_parameter, "cuKernelGetParamInfo",                                          \
 	  (driver_handle, size_t, size_t *, size_t *))                                           \
@@ -197,7 +179,7 @@ struct driver {
 };
 
 /*
- * The table, or NULL if the driver lacks one of the functions (then nothing can be replaced), or is
+ * The table, or NULL if the driver lacks one of the functions (then nothing can be probed), or is
  * not in use yet.
  */
 const struct driver *driver_own(void);

@@ -46,9 +46,6 @@ WRAP(cuInit, unsigned flags) {
 
 /* ---- loading ------------------------------------------------------------------------ */
 
-static driver_result (*real_cuLibraryUnload)(driver_handle);
-static driver_result (*real_cuModuleUnload)(driver_handle);
-
 /* The driver gets every image as the application gives it; LOADED: what is done then. */
 #define LOAD(name, arguments, LOADED, ...)     \
 	WRAP(name, __VA_ARGS__) {              \

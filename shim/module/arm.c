@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Arming (arm.h): gives the probes of replaced modules their memory in each context, and brings the
+ * Arming (arm.h): gives the probes of twins their memory in each context, and brings the
  * data home before the context ends.
  *
- * A replaced module has one variable per map: a pointer, 0 until it is armed, and probes do nothing
+ * A twin has one variable per map: a pointer, 0 until it is armed, and probes do nothing
  * till then; or, for counters, the data itself, which is then only found here; and one for the
  * facts of the process. Arming happens where a context is current anyway: right after the load if
  * there is one, and before launches. Each thread remembers the context and the generation of loads

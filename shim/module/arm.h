@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * Arming: gives the probes of replaced modules the memory that they write to, in each context where
+ * Arming: gives the probes of twins the memory that they write to, in each context where
  * they run. Before a context ends, it saves what is in that memory.
  */
 
@@ -15,7 +15,7 @@ struct instance;
 struct load;
 struct mirror_context;
 
-/* How many replaced modules the process has; 0 in all but probed processes. Read by every launch.
+/* How many twins the process has; 0 in all but probed processes. Read by every launch.
  */
 extern unsigned arm_load_count __attribute__((visibility("hidden")));
 
@@ -25,7 +25,7 @@ extern unsigned arm_load_count __attribute__((visibility("hidden")));
 /* Set in arm_load_count once the process has a module that twins can be made of (twin.h). */
 #define ARM_TWINS 0x40000000u
 
-/* How many replaced modules and twins, in these bits; ARM_ENGINE; and ARM_TWINS. */
+/* How many twins, in these bits; ARM_ENGINE; and ARM_TWINS. */
 #define ARM_LOADS 0x3fffffffu
 static inline unsigned arm_work(void) {
 	return __atomic_load_n(&arm_load_count, __ATOMIC_RELAXED);
@@ -53,13 +53,13 @@ static inline bool arm_outlives(uint64_t id, uint64_t born, uint64_t now, uint64
 }
 
 /*
- * Arms every replaced module in the calling thread's context, where that is not done. Cheap when it
+ * Arms every twin in the calling thread's context, where that is not done. Cheap when it
  * is. until_ms: or 0.
  */
 void arm_current(uint64_t until_ms);
 
 /*
- * A replaced module came, or goes; with the loader's lock held. keep: what it has counted, it can
+ * A twin came, or goes; with the loader's lock held. keep: what it has counted, it can
  * still be read.
  */
 void arm_load_added(struct load *load);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Loading and unloading of modules (load.h): decides which image the driver gets.
+ * Asks the daemon for twins and plans, and knows those that there are (load.h).
  *
- * One connection to the daemon, one list of replaced images, one lock around both (guard.h). The
+ * One connection to the daemon, one list of twins, one lock around both (guard.h). The
  * lock is waited for no longer than the daemon's deadline, which is also the time that a load has
  * from its begin to its arming, and is never held while the driver loads or unloads. Without the
- * lock a load goes on without us. So does a process that forked after it came here first: CUDA does
- * not work in the child either.
+ * lock a launch goes on without us. So does a process that forked after it came here first: CUDA
+ * does not work in the child either.
  *
  * After a failure (late, broken, absurd) the connection is closed and no daemon is asked until its
  * interest page has changed or ten seconds have passed, and then it has RETRY_MS to say hello, so

@@ -2,9 +2,8 @@
 #pragma once
 
 /*
- * Loading and unloading of modules: which image the driver gets. A struct load is one replaced
- * image, from the daemon's answer until after the driver's unload; it exists only when there is a
- * replacement.
+ * What the daemon answers about modules, and the connection to it. A struct load is the image of a
+ * twin (twin.h), from the answer until after the driver's unload, or a plan of the SASS engine.
  */
 
 #include <stdbool.h>
@@ -83,7 +82,7 @@ void load_refused(struct load *load, driver_result result, driver_result own_res
  */
 void load_twin_refused(struct load *load, const char *missing);
 
-/* The module is about to be unloaded: it is not armed any more. NULL: it is no replaced module. */
+/* The module is about to be unloaded: it is not armed any more. NULL: it is no twin. */
 struct load *load_begin_unload(enum load_kind kind, driver_handle handle);
 
 /* Forgets what was unloaded while its thread could not have the lock, if there is any. */

@@ -67,7 +67,6 @@ static struct {
 	bool stopping, registered;
 	bool finished; /* all is copied for the last time: the thread's own */
 	uint64_t epoch; /* of the daemon that it is to connect to, */
-	uint64_t connected_epoch; /* and that it is connected with: the thread's own */
 	pid_t owner; /* this and the deadline: an exiting thread reads them without the lock */
 	char folder[INTEREST_FOLDER_MAX];
 	uint32_t deadline_ms;
@@ -480,7 +479,6 @@ static enum outcome connect_and_run(uint32_t *period_ms) {
 	pthread_mutex_lock(&thread.lock);
 	thread.wanted = false;
 	strcpy(folder, thread.folder);
-	thread.connected_epoch = thread.epoch;
 	deadline_ms = thread.deadline_ms;
 	pthread_mutex_unlock(&thread.lock);
 	/* an exiting thread waits for it: a daemon that has gone meanwhile does not answer */
