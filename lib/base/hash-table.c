@@ -35,6 +35,9 @@ static uint32_t hash_of(const struct hash_table *table, const void *key) {
 		memcpy(&word, bytes, n);
 		hash = mix(hash, word, table->secret[1]);
 	}
+	/* After one product, keys that are a step apart still are, and may lie in one heap: the
+	 * step is the secret's, and in one table of fifty it was such a step. */
+	hash = mix(hash, 0, table->secret[0]);
 	return (uint32_t)(hash ^ hash >> 32);
 }
 
@@ -88,6 +91,7 @@ static bool grow(struct hash_table *table) {
 	if (!table->capacity &&
 	    getrandom(larger.secret, sizeof(larger.secret), 0) != sizeof(larger.secret))
 		return false;
+	larger.secret[0] |= 1;
 	larger.secret[1] |= 1;
 	larger.entries = reallocarray(table->entries, larger.capacity, table->entry_size);
 	if (!larger.entries)
