@@ -10,7 +10,7 @@
 #include "proto/point.h"
 #include "probe-access.h"
 
-#define PROBE_FIELDS (POINT_CONTEXT_MAX / 8) /* of the longer list: proto/point.h */
+#define PROBE_FIELDS POINT_FIELDS /* of the longer list: proto/point.h */
 
 /*
  * Fields that programs want, and with what to replace a parameter that stands for one: a number or
@@ -32,6 +32,7 @@ struct probe_place {
 	const struct probe_access *access; /* NULL: the context of a kernel's entry */
 	uint64_t instruction; /* its id, with access */
 	bool launch; /* the function has the block of its launch, proto/launch.h */
+	bool inlined; /* the programs stand there themselves */
 };
 
 /* Declares registers, computes the wanted fields in them, and fills in arguments. */

@@ -429,9 +429,9 @@ static int write_place(struct work *work, FILE *stream, uint32_t first, uint32_t
 		.statement = site->statement,
 		.process_space = pass->set.constant_full ? "global" : "const",
 		.launch = work->launch,
+		.inlined = work->forms[first] == FORM_INLINE,
 	};
-	bool inlined = work->forms[first] == FORM_INLINE, skips = is_guarded(work, site),
-	     scope = skips || context.wanted || !inlined;
+	bool skips = is_guarded(work, site), scope = skips || context.wanted || !place.inlined;
 	uint32_t label = skips ? work->labels++ : 0;
 	int r = 0;
 
@@ -456,8 +456,8 @@ static int write_place(struct work *work, FILE *stream, uint32_t first, uint32_t
 		fprintf(stream, "bra $L__skip__gpuprobe%u;\n", label);
 	}
 	probe_context_write(stream, &place, &context);
-	r = inlined ? write_programs(work, stream, first, end, &context)
-		    : write_call(work, stream, first, end, &context);
+	r = place.inlined ? write_programs(work, stream, first, end, &context)
+			  : write_call(work, stream, first, end, &context);
 	if (skips)
 		fprintf(stream, "$L__skip__gpuprobe%u:\n", label);
 	if (scope)

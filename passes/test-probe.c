@@ -323,7 +323,7 @@ static void test_bad_programs(void **state) {
 		{ ".func (.reg .b64 r) p () { ret; }", "must be .param .b64" },
 		{ ".func (.param .b8 r[8]) p () { ret; }", "must be .param .b64" },
 	};
-	static const uint16_t unaligned[] = { 12 }, behind[] = { 200 };
+	static const uint16_t unaligned[] = { 12 }, behind[] = { 8 * POINT_FIELDS };
 	struct probe_program one;
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {

@@ -127,8 +127,12 @@ enum gpuprobe_map_type {
  * -mcpu=v3 also its result, __sync_fetch_and_and, _or, _xor, __sync_lock_test_and_set (exchange)
  * and __sync_val_compare_and_swap. All threads of the device see them. In host memory they are not
  * atomic against the CPU or other devices. A __sync_fetch_and_add whose result is not used is exact
- * and cheap: one memory operation a warp. If programs do nothing else with a map, each SM adds to a
- * copy of its own. A plain `value += 1` loses concurrent additions.
+ * and cheap: one memory operation a warp. It is cheapest where the translator sees that all lanes
+ * of a warp add the same: a constant, .rodata, the size, space, kind and id of a memory
+ * instruction, the kernel's id, pid, grid and shared bytes of a context, what the helpers 14, 504,
+ * 508 and 512 give, and what is computed of these alone, on all ways alike. If programs do nothing
+ * else with a map, each SM adds to a copy of its own. A plain `value += 1` loses concurrent
+ * additions.
  *
  * Per-thread arrays, 1502: a thread sees its own value for each index, so it needs no atomics.
  * Threads are numbered over the grid (block * threads of a block + thread, x fastest). Threads

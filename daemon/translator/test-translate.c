@@ -508,6 +508,88 @@ static void test_half_address_is_not_null(void **state) {
 	translate_result_deinit(&result);
 }
 
+/* How `r6` is added to a value, which `count` instructions make of the context. */
+static struct translate_result added(const struct bpf_insn *make, size_t count,
+				     const struct translate_map *map) {
+	static const struct bpf_insn end[] = {
+		LOOKUP(0, 0, 1),
+		ATOMIC(BPF_DW, BPF_ADD, 0, 6, 0),
+		END,
+	};
+	struct bpf_insn insns[32];
+
+	memcpy(insns, make, count * sizeof(*make));
+	memcpy(insns + count, end, sizeof(end));
+	return translated(insns, count + COUNT(end), map, 1);
+}
+
+/* The leader multiplies; nobody sums up over the warp. The place decides, or nothing does. */
+static void check_cheap(const struct bpf_insn *make, size_t count, bool place) {
+	struct translate_result result = added(make, count, &array8);
+	const struct translate_program_result *p = result.programs;
+
+	assert_int_equal(occurrences(p->ptx, "shfl.sync.bfly"), 0);
+	assert_int_equal(occurrences(p->ptx, "popc.b32"), 1);
+	assert_int_equal(occurrences(p->ptx, "red.global.add.u64"), place ? 2 : 1);
+	assert_int_equal(p->context_count && p->context[p->context_count - 1] == POINT_UNIFORM,
+			 place);
+	translate_result_deinit(&result);
+}
+
+#define CHEAP(place, ...)                                               \
+	do {                                                            \
+		static const struct bpf_insn make_[] = { __VA_ARGS__ }; \
+		check_cheap(make_, COUNT(make_), place);                \
+	} while (0)
+
+/* A butterfly over the warp; the place is not asked. */
+static void check_dear(const struct bpf_insn *make, size_t count) {
+	struct translate_result result = added(make, count, &array8);
+	const struct translate_program_result *p = result.programs;
+
+	assert_int_equal(occurrences(p->ptx, "shfl.sync.bfly"), 10);
+	for (uint32_t i = 0; i < p->context_count; i++)
+		assert_int_not_equal(p->context[i], POINT_UNIFORM);
+	translate_result_deinit(&result);
+}
+
+#define DEAR(...)                                                       \
+	do {                                                            \
+		static const struct bpf_insn make_[] = { __VA_ARGS__ }; \
+		check_dear(make_, COUNT(make_));                        \
+	} while (0)
+
+/* What is the same in all lanes takes the path of a literal; what need not be does not. */
+static void test_uniform(void **state) {
+	CHEAP(true, LOAD(BPF_DW, 6, 1, 16)); /* size, or the process */
+	CHEAP(true, LOAD(BPF_DW, 6, 1, 24)); /* space, or the grid */
+	CHEAP(true, LOAD(BPF_DW, 6, 1, 32)); /* kind */
+	CHEAP(true, LOAD(BPF_DW, 6, 1, 0)); /* kernel, or instruction */
+	CHEAP(true, LOAD(BPF_W, 6, 1, 16), LOAD(BPF_DW, 2, 1, 32), ADDR(6, 2), ADD(6, 7));
+	CHEAP(true, LOAD(BPF_DW, 6, 1, 16), STORE(BPF_DW, 10, 6, -32), LOAD(BPF_DW, 6, 10, -32));
+	CHEAP(false, CALL(14), MOVR(6, 0));
+	CHEAP(false, CALL(512), MOVR(6, 0), ADD(6, 1));
+	CHEAP(false, MOVR(1, 10), ADD(1, -24), MOVR(2, 10), ADD(2, -32), MOVR(3, 10), ADD(3, -40),
+	      CALL(504), LOAD(BPF_DW, 6, 10, -32));
+
+	DEAR(LOAD(BPF_DW, 6, 1, 8)); /* address, or the device */
+	DEAR(LOAD(BPF_DW, 6, 1, 40)); /* value */
+	DEAR(LOAD(BPF_DW, 6, 1, 64)); /* a parameter, which a function has in a register */
+	DEAR(CALL(511), MOVR(6, 0));
+	DEAR(CALL(514), MOVR(6, 0)); /* only of the lanes that were together */
+	DEAR(LOAD(BPF_DW, 6, 1, 16), CALL(511), ADDR(6, 0));
+	/* one or the other */
+	DEAR(LOAD(BPF_DW, 6, 1, 16), LOAD(BPF_DW, 7, 1, 24), CALL(511), JEQ0(0, 1), MOVR(6, 7));
+	DEAR(LOAD(BPF_DW, 6, 1, 16), CALL(511), JEQ0(0, 1), ADD(6, 1));
+	DEAR(MOV(6, 1), CALL(511), JEQ0(0, 1), MOV(6, 2));
+	/* a turn of a loop ahead */
+	DEAR(LOAD(BPF_DW, 6, 1, 16), MOVR(7, 6), CALL(511), ADDR(6, 7), ADD(0, -1), JEQ0(0, 1),
+	     INSN(BPF_JMP | BPF_JA, 0, 0, -4, 0));
+	/* in part from elsewhere */
+	DEAR(LOAD(BPF_DW, 6, 1, 16), STORE(BPF_DW, 10, 6, -32), CALL(511), STORE(BPF_B, 10, 0, -32),
+	     LOAD(BPF_DW, 6, 10, -32));
+}
+
 /*
  * What .rodata holds is known, at constant places: so are branches on it, of which the other way
  * may do what no GPU can; and sizes.
@@ -878,6 +960,7 @@ int main(void) {
 		cmocka_unit_test(test_stack_in_registers),
 		cmocka_unit_test(test_map_is_not_null),
 		cmocka_unit_test(test_half_address_is_not_null),
+		cmocka_unit_test(test_uniform),
 		cmocka_unit_test(test_constants),
 		cmocka_unit_test(test_unknown_helper),
 		cmocka_unit_test(test_map_is_not_memory),

@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include "proto/map-layout.h"
+#include "proto/point.h"
 
 enum {
 	TRANSLATE_OK = 0,
@@ -29,6 +30,7 @@ enum {
 #define TRANSLATE_INSNS_MAX 32768 /* of one program, after its subprograms are inlined */
 
 #define TRANSLATE_CONTEXT_FIELDS 21 /* of 8 bytes: 168 in all, see gpuprobe.bpf.h */
+#define TRANSLATE_PARAMETERS_MAX (TRANSLATE_CONTEXT_FIELDS + 1) /* these and POINT_UNIFORM */
 
 /* The least PTX ISA and target that a module needs to hold a translated program. */
 #define TRANSLATE_ISA 63
@@ -89,7 +91,7 @@ struct translate_program_result {
 	size_t size; /* strlen(ptx) */
 	unsigned isa, target; /* 63: PTX 6.3; 52: sm_52 */
 	/* the fields of the context that it reads, ascending: its parameters */
-	uint16_t context[TRANSLATE_CONTEXT_FIELDS];
+	uint16_t context[TRANSLATE_PARAMETERS_MAX];
 	uint32_t context_count;
 	bool process; /* it refers to __gpuprobe_process */
 	uint64_t maps; /* bit i: map i is used */

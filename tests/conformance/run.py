@@ -14,6 +14,7 @@ bpf.py and by BPF_RUN --batch (which needs a libcuda.so.1: NVIDIA's or tests/sim
     .unarmed                       maps have no data yet
     .whole                         all threads of each warp are together (see bpf-run.c), so that this is tested without a GPU
     .warps MASK                    these lanes are
+    .uniform                       what the place fixes of the context is the same in all lanes, as a pass says (proto/point.h)
     r0 = 1; exit                   the program
     => 0x1 HEX...                  r0, each map's values, the memory
     =+ HEX                         goes on with it
@@ -35,7 +36,7 @@ class Case:
     def __init__(self, name, path, line):
         self.name, self.path, self.line = name, path, line
         self.memory, self.maps, self.grid, self.block = b"", [], "1", "1"
-        self.want_memory = self.unarmed = False
+        self.want_memory = self.unarmed = self.uniform = False
         self.warps = None
         self.context = None
         self.text, self.expected = "", None
@@ -67,6 +68,8 @@ class Case:
             words.append("warps=" + self.warps)
         if self.unarmed:
             words.append("maps=unarmed")
+        if self.uniform:
+            words.append("place=uniform")
         return " ".join(words)
 
     def run_reference(self, backwards):
@@ -116,6 +119,8 @@ def read_cases(path):
                 case.want_memory = True
             elif line == ".unarmed":
                 case.unarmed = True
+            elif line == ".uniform":
+                case.uniform = True
             elif line == ".whole":
                 case.warps = "whole"
             elif line.startswith(".warps "):

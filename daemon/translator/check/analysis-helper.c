@@ -272,6 +272,14 @@ static int step_map_atomic(struct analysis *a, size_t pc, const struct helper *h
 	return take_number(a, pc, helper, 2, regs + 2);
 }
 
+/* Whether what a helper gives is the same in all lanes: what is fixed for the launch. */
+static enum value_uniform uniform_result(const struct helper *helper) {
+	if (helper->kind == HELPER_PID_TGID || helper->kind == HELPER_DEVICE ||
+	    helper->id == HELPER_ID_BLOCK_DIM || helper->id == HELPER_ID_GRID_DIM)
+		return VALUE_ALWAYS_UNIFORM;
+	return VALUE_VARYING;
+}
+
 int analysis_helper(struct analysis *a, struct analysis_frame *state, uint32_t frame, size_t pc) {
 	uint32_t id = (uint32_t)a->flow->insns[pc].imm, map;
 	const struct helper *helper = helper_find((int32_t)id);
@@ -296,8 +304,12 @@ int analysis_helper(struct analysis *a, struct analysis_frame *state, uint32_t f
 			analysis_note(a, map, MAP_USE_DELETE);
 		break;
 	case HELPER_TRIPLE:
-		for (unsigned i = 1; !r && i <= 3; i++)
-			r = analysis_store(a, state, frame, pc, regs + i, 0, 8, &scalar);
+		for (unsigned i = 1; !r && i <= 3; i++) {
+			struct value number =
+				value_same(uniform_result(helper), analysis_site(frame, pc), i);
+
+			r = analysis_store(a, state, frame, pc, regs + i, 0, 8, &number);
+		}
 		break;
 	case HELPER_NUMBER:
 		for (unsigned i = 1; !r && i <= helper_arguments(helper); i++)
@@ -336,7 +348,7 @@ int analysis_helper(struct analysis *a, struct analysis_frame *state, uint32_t f
 	for (unsigned i = 1; !r && i <= 5; i++)
 		regs[i] = scalar;
 	if (!r && helper->kind != HELPER_MAP_LOOKUP && helper->kind != HELPER_RING_RESERVE)
-		regs[0] = scalar;
+		regs[0] = value_same(uniform_result(helper), analysis_site(frame, pc), 0);
 	return r;
 }
 
