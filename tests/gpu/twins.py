@@ -129,16 +129,16 @@ class TwinCode:
             counts, before = [], None
             for cycle in range(1000):
                 attached = session.attach("counter", "work", "--pid", worker.pid)
-                worker.ask("loop 2")
-                worker.ask("loop 2")
-                counts.append(session.read() // THREADS)
+                launched = len(worker.ask("pace 30"))
+                counts.append((session.read() / THREADS, launched))
                 session.ctl("detach", *attached)
-                worker.ask("loop 1")
+                worker.ask("pace 2")
                 if cycle == 100:
                     before = {"device": device_memory(), **worker.host()}
             after = {"device": device_memory(), **worker.host()}
-        self.benchmarks["twin_cycles"] = {"before": before, "after": after, "counts": {n: counts.count(n) for n in sorted(set(counts))}}
-        expect("launches counted in a cycle", set(counts) <= {0, 1, 2, 3, 4} and max(counts) > 0, True)
+        self.benchmarks["twin_cycles"] = {"before": before, "after": after, "cycles that counted": sum(counted > 0 for counted, _ in counts)}
+        expect("cycles with a wrong count", [pair for pair in counts if pair[0] != int(pair[0]) or pair[0] > pair[1]], [])
+        expect("most cycles counted", sum(counted > 0 for counted, _ in counts) > 500, True)
         expect("descriptors", after["descriptors"], before["descriptors"])
         expect("device memory", after["device"], before["device"])
         if after["rss"] - before["rss"] > 2048:
