@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Launches small kernels as it is told, a command a line; answers each with a line of JSON. twins.py
- * attaches meanwhile.
+ * Launches small kernels as it is told, a command a line; answers each with a line of JSON.
+ * twins.py attaches meanwhile.
  *
- *   pace MS     launches `work` and waits for it, once a millisecond, for MS milliseconds: each launch
+ *   pace MS     launches `work` and waits for it, once a millisecond, for MS milliseconds: each
+ * launch
  *               as [when it began, how long the call took, how long until it was done], nanoseconds of
  *               CLOCK_MONOTONIC
  *   graph N     makes an executable graph of N nodes of `work`
@@ -91,7 +92,8 @@ static void update(int count) {
 static void overlap(int count) {
 	for (unsigned i = 0; i < (unsigned)count; i++)
 		for (unsigned stream = 0; stream < 2; stream++) {
-			unsigned long long nanoseconds = 20000 + 2000 * ((i * 7 + stream * 13) % 64);
+			unsigned long long nanoseconds =
+				20000 + 2000 * ((i * 7 + stream * 13) % 64);
 			CUdeviceptr where = out + stream * THREADS * sizeof(unsigned);
 			void *parameters[] = { &nanoseconds, &where };
 
