@@ -85,7 +85,7 @@ _gpuprobectl() {
 		return
 		;;
 	--engine)
-		mapfile -t COMPREPLY < <(compgen -W "auto ptx sass" -- "$word")
+		mapfile -t COMPREPLY < <(compgen -W "auto ptx sanitizer" -- "$word")
 		return
 		;;
 	--backend)

@@ -325,7 +325,7 @@ print(loss.item(), w.grad.double().sum().item(), f(x).double().sum().item(), x.f
         )
 
     def test_engine(self):
-        """The SASS engine's points, contexts, helpers and maps, with NVIDIA's library."""
+        """The sanitizer engine's points, contexts, helpers and maps, with NVIDIA's library."""
         self.script("engine", TOP / "tests/e2e/test-sass.py", self.build)
 
     def test_machine_code(self):
@@ -445,7 +445,7 @@ print(loss.item(), w.grad.double().sum().item(), f(x).double().sum().item(), x.f
         self.programs("random_patch_forms", "random-programs.py", "--patch", self.build / "daemon/translator/bpf-run", "200", "1001")
 
     def test_patch_forms(self):
-        """Programs as the SASS engine has them, called by a kernel."""
+        """Programs as the sanitizer engine has them, called by a kernel."""
         folder = TOP / "tests/conformance"
         self.programs(
             "patch_forms", "run.py", "--patch", self.build / "daemon/translator/bpf-run", folder / "patch-only.txt", *sorted((folder / "cases").iterdir())
