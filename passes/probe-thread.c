@@ -71,8 +71,7 @@ void probe_words_deinit(struct probe_words *words) {
 	*words = (struct probe_words){ 0 };
 }
 
-int probe_words_declare(const struct probe_words *words, struct ptx_edit *edit,
-			uint32_t offset) {
+int probe_words_declare(const struct probe_words *words, struct ptx_edit *edit, uint32_t offset) {
 	int r = 0;
 
 	if (words->count)

@@ -10,9 +10,9 @@
 #include "proto/point.h"
 
 #define WORD(n) (POINT_THREAD + 8 * (n))
-#define KERNEL                                                                                  \
-	HEADER ".visible .entry k(.param .u64 x)\n{\n\t.reg .b64 %rd<3>;\n\t.reg .pred %p;\n"   \
-	       "\tld.param.u64 %rd1, [x];\n\tsetp.ne.s64 %p, %rd1, 0;\n"                        \
+#define KERNEL                                                                                 \
+	HEADER ".visible .entry k(.param .u64 x)\n{\n\t.reg .b64 %rd<3>;\n\t.reg .pred %p;\n"  \
+	       "\tld.param.u64 %rd1, [x];\n\tsetp.ne.s64 %p, %rd1, 0;\n"                       \
 	       "\t@%p ld.volatile.global.u64 %rd2, [%rd1];\n\tst.global.u64 [%rd1+8], %rd1;\n" \
 	       "\t@%p ret;\n\tst.global.u64 [%rd1+16], %rd1;\n\tret;\n}\n"
 
@@ -104,9 +104,8 @@ static void test_inlined(void **state) {
 	assert_null(strstr(trial.out, "call"));
 	assert_null(strstr(trial.out, ".func"));
 	/* SUM writes word 0 before it reads it: what it reads was copied */
-	assert_non_null(strstr(trial.out,
-			       "\tmov.b64 %gpuprobe_was0, %gpuprobe_thread0;\n"
-			       "\tmov.b64 %gpuprobe_was1, %gpuprobe_thread1;\n"));
+	assert_non_null(strstr(trial.out, "\tmov.b64 %gpuprobe_was0, %gpuprobe_thread0;\n"
+					  "\tmov.b64 %gpuprobe_was1, %gpuprobe_thread1;\n"));
 	assert_int_equal(occurrences(trial.out, "\tmov.b64 %gpuprobe_thread0, %rd1;\n"), 6);
 	assert_int_equal(occurrences(trial.out, "\tmov.b64 %rd3, %gpuprobe_was0;\n"), 5);
 	assert_int_equal(occurrences(trial.out, "\tmov.b64 %gpuprobe_thread1, %rd3;\n"), 5);
