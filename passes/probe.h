@@ -67,6 +67,12 @@ enum {
  * A program's PTX, laid out as daemon/worker/job.md says, without .version/.target/.address_size.
  * It defines .func (.param .b64 r) SYMBOL(.param .b64 c0, ...), one parameter for each field of the
  * context that it reads. Borrowed.
+ *
+ * Words of a thread's variables (POINT_THREAD of proto/point.h) are parameters, too, and then the
+ * result is .param .align 8 .b8 r[8 * (1 + words)]: what the program leaves in each stands behind
+ * the first 8 bytes. In a kernel such a word is a register, 0 where the thread begins, of all
+ * programs of one object, whose symbols differ behind the last '_' alone. Device functions cannot
+ * have such programs: PROBE_E_FUNCTION.
  */
 struct probe_program {
 	const char *symbol; /* NUL-terminated */

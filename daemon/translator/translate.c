@@ -56,7 +56,8 @@ static bool input_is_valid(const struct translation *t) {
 	if (t->n_programs > TRANSLATE_PROGRAMS_MAX || t->n_maps > TRANSLATE_MAPS_MAX)
 		return false;
 	for (size_t i = 0; i < t->n_programs; i++)
-		if (!is_identifier(t->programs[i].symbol) || strlen(t->programs[i].symbol) > 256)
+		if (!is_identifier(t->programs[i].symbol) || strlen(t->programs[i].symbol) > 256 ||
+		    t->programs[i].thread.size > 8 * POINT_THREAD_WORDS)
 			return false;
 	for (size_t i = 0; i < t->n_maps; i++)
 		if (!is_identifier(t->maps[i].slot_symbol) ||
@@ -83,12 +84,13 @@ static int analyse(struct translation *t, size_t i) {
 	if (program->n_insns > TRANSLATE_INSNS_MAX)
 		r = fault_whole(&fault, "more than %u instructions", TRANSLATE_INSNS_MAX);
 	else
-		r = validate_program(program->insns, program->n_insns, t->n_maps, &fault);
+		r = validate_program(program->insns, program->n_insns, t->n_maps,
+				     program->thread.size, &fault);
 	if (!r)
 		r = flow_init(&unit->flow, program->insns, program->n_insns, &fault);
 	if (!r)
 		r = analysis_init(&unit->analysis, &unit->flow, t->maps, t->n_maps,
-				  program->takes_memory, &fault);
+				  &program->thread, program->takes_memory, &fault);
 	return set_error(t, r, fault.text);
 }
 
@@ -223,6 +225,9 @@ static struct codegen_parts find_needs(const struct translation *t,
 	for (unsigned i = 0; i < TRANSLATE_CONTEXT_FIELDS; i++)
 		if (analysis->context >> i & 1)
 			result->context[result->context_count++] = (uint16_t)(8 * i);
+	for (unsigned i = 0; i < POINT_THREAD_WORDS; i++)
+		if (analysis->words >> i & 1)
+			result->context[result->context_count++] = (uint16_t)(POINT_THREAD + 8 * i);
 	return needs;
 }
 
@@ -262,6 +267,11 @@ static int emit_patch(struct translation *t, size_t i, const struct codegen_part
 	char *text = NULL;
 	int r;
 
+	if (t->units[i].analysis.words) {
+		result->patch_reason = "it has variables of a thread (.thread), which are "
+				       "registers that only PTX can have yet";
+		return 0;
+	}
 	r = emit_form(t, i, true, needs, &text);
 	if (!r && (strstr(text, "\texit;") || strstr(text, "\ttrap;"))) {
 		result->patch_reason =

@@ -140,14 +140,14 @@ u64 gpuprobe_warp_sum(u64 value) {
 
 /* ---- atomic changes of a map's value ---- */
 
-#define DEFINE_CHANGE(name, operation, suffix, scope)                                         \
-	void gpuprobe_atomic_##name##suffix(GLOBAL u64 *p, u64 v);                            \
-	void gpuprobe_atomic_##name##suffix(GLOBAL u64 *p, u64 v) {                           \
+#define DEFINE_CHANGE(name, operation, suffix, scope)                                           \
+	void gpuprobe_atomic_##name##suffix(GLOBAL u64 *p, u64 v);                              \
+	void gpuprobe_atomic_##name##suffix(GLOBAL u64 *p, u64 v) {                             \
 		__asm__ volatile("red" scope ".global." operation " [%0], %1;" ::"l"(p), "l"(v) \
-				 : "memory");                                                 \
+				 : "memory");                                                   \
 	}
-#define DEFINE_CHANGES(name, operation)         \
-	DEFINE_CHANGE(name, operation, , "")    \
+#define DEFINE_CHANGES(name, operation)      \
+	DEFINE_CHANGE(name, operation, , "") \
 	DEFINE_CHANGE(name, operation, _sys, ".sys")
 
 DEFINE_CHANGES(min_u64, "min.u64")
@@ -155,12 +155,12 @@ DEFINE_CHANGES(max_u64, "max.u64")
 DEFINE_CHANGES(min_s64, "min.s64")
 DEFINE_CHANGES(max_s64, "max.s64")
 
-#define DEFINE_FLOAT_ADD(suffix, scope)                                                \
-	void gpuprobe_atomic_add_f64##suffix(GLOBAL u64 *p, u64 v);                    \
-	void gpuprobe_atomic_add_f64##suffix(GLOBAL u64 *p, u64 v) {                   \
-		__asm__ volatile("red" scope ".global.add.f64 [%0], %1;" ::"l"(p),     \
-				 "d"(__builtin_bit_cast(double, v))                    \
-				 : "memory");                                          \
+#define DEFINE_FLOAT_ADD(suffix, scope)                                            \
+	void gpuprobe_atomic_add_f64##suffix(GLOBAL u64 *p, u64 v);                \
+	void gpuprobe_atomic_add_f64##suffix(GLOBAL u64 *p, u64 v) {               \
+		__asm__ volatile("red" scope ".global.add.f64 [%0], %1;" ::"l"(p), \
+				 "d"(__builtin_bit_cast(double, v))                \
+				 : "memory");                                      \
 	}
 
 DEFINE_FLOAT_ADD(, "")

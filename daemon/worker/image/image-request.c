@@ -40,7 +40,8 @@ static bool read_context(struct probe_program *program, struct json_object *obje
 	for (size_t i = 0; i < json_object_array_length(array); i++) {
 		int64_t offset;
 
-		if (!json_int_at(array, i, 0, POINT_CONTEXT_MAX - 1, &offset) || offset % 8)
+		if (!json_int_at(array, i, 0, UINT16_MAX, &offset) || offset % 8 ||
+		    (offset >= POINT_CONTEXT_MAX && !point_is_thread((uint32_t)offset)))
 			return false;
 		context[program->context_count++] = (uint16_t)offset;
 	}
