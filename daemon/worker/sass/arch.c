@@ -67,12 +67,14 @@ static const struct sass_arch arches[] = {
 		.bsync = { 0x0000000000007941, PLAIN | 0x3800000 },
 		.exit = { 0x000000000000794d, PLAIN | 0x3800000 },
 		.nop = { 0x0000000000007918, UINT64_C(0x000fc00000000000) },
+		.mark = 0x801,
 		.exit_lo = UINT64_C(0xf) << 12,
 		.exit_hi = UINT64_C(0xf) << 23 | UINT64_C(0x1fffff) << 41,
 		.parameters = 0x210,
 		.registers = 255,
 		.granule = 8,
 		.file = 65536,
+		.has_run = true, /* H100 */
 	},
 };
 

@@ -27,7 +27,7 @@ static const struct {
 	{ 0x1b, true }, /* MAXREG_COUNT */
 	{ SASS_EXIT_INSTR_OFFSETS, true },
 	{ 0x1d, false }, /* S2RCTAID_INSTR_OFFSETS */
-	{ 0x1e, false }, /* CRS_STACK_SIZE */
+	{ SASS_CRS_STACK_SIZE, true },
 	{ 0x23, false }, /* MAX_STACK_SIZE */
 	{ 0x28, false }, /* COOP_GROUP_INSTR_OFFSETS */
 	{ 0x29, false }, /* COOP_GROUP_MASK_REGIDS */

@@ -28,6 +28,7 @@ enum sass_attribute_kind {
 	SASS_KPARAM_INFO = 0x17, /* {u32, u16 number, u16 offset, u32 size << 18 | flags} */
 	SASS_CBANK_PARAM_SIZE = 0x19, /* u16 in place of a size */
 	SASS_EXIT_INSTR_OFFSETS = 0x1c, /* u32 each */
+	SASS_CRS_STACK_SIZE = 0x1e, /* u32 */
 	SASS_REGCOUNT = 0x2f, /* {u32 symbol, u32 count} */
 	SASS_INT_WARP_WIDE_INSTR_OFFSETS = 0x31, /* u32 each */
 	SASS_INDIRECT_BRANCH_TARGETS = 0x34, /* {u32 where, u32, u32 n, u32 target[n]}... */

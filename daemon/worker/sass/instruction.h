@@ -94,11 +94,13 @@ struct sass_arch {
 	struct sass_target branch, sync;
 	struct sass_word first; /* every kernel's first instruction, without control bits */
 	struct sass_word bra, bssy, bsync, exit, nop; /* unpredicated, with plain control bits */
+	uint16_t mark; /* opcode of PMTRIG, which ends probes (probe.h) */
 	uint64_t exit_lo, exit_hi; /* bits of an EXIT that may differ: predicates and control */
 	uint32_t parameters; /* where parameters begin in constant bank 0 */
 	uint32_t registers; /* the largest count; a count has two more than may be named */
 	uint32_t granule; /* registers of a thread are handed out in so many */
 	uint32_t file; /* registers of a multiprocessor */
+	bool has_run; /* twins for it have run on a GPU: they may be made without being asked for */
 };
 
 /* NULL: machine code for it is not understood here. */
@@ -131,6 +133,10 @@ unsigned sass_uniform_predicates(const struct sass_opcode *opcode, struct sass_w
 /* Gives predicates that a word names, its guard among them, other numbers. */
 struct sass_word sass_map_predicates(const struct sass_opcode *opcode, struct sass_word word,
 				     const uint8_t numbers[8]);
+
+/* The same for uniform ones. */
+struct sass_word sass_map_uniform_predicates(const struct sass_opcode *opcode,
+					     struct sass_word word, const uint8_t numbers[8]);
 
 /* Control bits. */
 static inline unsigned sass_stall(struct sass_word word) {

@@ -161,6 +161,7 @@ static int read_word(struct sass_kernel *kernel, const struct sass_cubin *cubin,
 	else
 		find_busy(usage, opcode, word);
 	find_uniform(usage, opcode, word);
+	usage->uniform_predicates |= (uint8_t)sass_uniform_predicates(opcode, word);
 	find_barriers(usage, opcode, word);
 	if (opcode->flags & SASS_SETMAXREG) {
 		const uint32_t n = (uint32_t)sass_bits(word, 32, 9);

@@ -17,6 +17,7 @@ struct sass_usage {
 	uint8_t busy[32]; /* a bit for each register that may be read or written late (registers.h)
 			   */
 	uint8_t late_predicates; /* that may be written late, likewise */
+	uint8_t uniform_predicates;
 	uint32_t least_registers; /* that USETMAXREG leaves; 0: it has none */
 	bool calls_out; /* functions in other sections */
 };

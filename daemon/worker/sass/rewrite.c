@@ -22,9 +22,10 @@
 
 struct rewriter {
 	const struct sass_request *request;
-	struct sass_cubin cubin;
+	struct sass_cubin *cubin;
 	struct sass_kernel kernel;
-	struct sass_buffer text; /* the kernel's code as it becomes */
+	struct sass_buffer text; /* the kernel's code as it becomes, */
+	struct sass_buffer info; /* and its attributes */
 	struct sass_buffer exits; /* offsets of EXITs in it, if they are other ones, */
 	struct sass_buffer warp_wide; /* and of probes' warp-wide instructions */
 	struct sass_twin twin;
@@ -34,14 +35,30 @@ static void append_word(struct rewriter *rewriter, struct sass_word word) {
 	sass_buffer_append(&rewriter->text, &word, sizeof(word));
 }
 
-/* Constants behind the probe's parameters are those behind the kernel's. */
+/* Constants behind the probe's parameters are those behind the kernel's; of its own banks, those
+ * that data.h has put somewhere. */
 static struct sass_word move_constant(const struct rewriter *rewriter,
 				      const struct sass_opcode *opcode, struct sass_word word) {
-	const unsigned offset = sass_constant_offset(word);
+	const unsigned offset = sass_constant_offset(word), bank = sass_constant_bank(word);
 
-	if (!(opcode->flags & SASS_CONSTANT) || offset < rewriter->kernel.arch->parameters)
+	if (!(opcode->flags & SASS_CONSTANT))
+		return word;
+	if (bank)
+		return sass_with_constant_offset(word,
+						 offset + rewriter->request->bases.bank[bank]);
+	if (rewriter->request->own_parameters || offset < rewriter->kernel.arch->parameters)
 		return word;
 	return sass_with_constant_offset(word, offset + rewriter->twin.block_at);
+}
+
+/* What marks the end of a probe's body does nothing. */
+static struct sass_word drop_mark(const struct rewriter *rewriter, struct sass_word word) {
+	const struct sass_arch *arch = rewriter->kernel.arch;
+	const uint64_t control = ~UINT64_C(0) << 41;
+
+	if ((word.lo & 0xfff) != arch->mark)
+		return word;
+	return (struct sass_word){ arch->nop.lo, (arch->nop.hi & ~control) | (word.hi & control) };
 }
 
 /*
@@ -94,7 +111,7 @@ static void append_entry(struct rewriter *rewriter, const struct sass_map *map) 
 		else
 			word = guard(opcode, move_constant(rewriter, opcode,
 							   sass_map_word(map, arch, word)));
-		append_word(rewriter, word);
+		append_word(rewriter, drop_mark(rewriter, word));
 	}
 	note_warp_wide(rewriter, probe, begin);
 	append_word(rewriter,
@@ -122,8 +139,8 @@ static void append_exit(struct rewriter *rewriter, const struct sass_map *map) {
 
 		if (opcode->flags & SASS_EXIT)
 			sass_buffer_u32(&rewriter->exits, (uint32_t)(begin + at));
-		append_word(rewriter,
-			    move_constant(rewriter, opcode, sass_map_word(map, arch, word)));
+		word = move_constant(rewriter, opcode, sass_map_word(map, arch, word));
+		append_word(rewriter, drop_mark(rewriter, word));
 	}
 	note_warp_wide(rewriter, probe, begin);
 	for (size_t i = 0; !rewriter->text.failed && i < rewriter->kernel.n_exits; i++) {
@@ -137,7 +154,7 @@ static void append_exit(struct rewriter *rewriter, const struct sass_map *map) {
 }
 
 static int write_code(struct rewriter *rewriter, struct sass_refusal *refusal) {
-	const struct sass_section *section = &rewriter->cubin.sections[rewriter->kernel.text];
+	const struct sass_section *section = &rewriter->cubin->sections[rewriter->kernel.text];
 	struct sass_map map;
 	int r = 0;
 
@@ -184,7 +201,7 @@ static bool append_first_parameter(const struct rewriter *rewriter, struct sass_
 	const char *name;
 	Elf64_Sym symbol;
 
-	for (uint32_t i = 1; sass_cubin_symbol(&rewriter->cubin, i, &symbol, &name); i++) {
+	for (uint32_t i = 1; sass_cubin_symbol(rewriter->cubin, i, &symbol, &name); i++) {
 		const uint32_t value[2] = { i, rewriter->kernel.arch->parameters |
 						       rewriter->twin.block << 16 };
 
@@ -210,7 +227,7 @@ static bool append_attribute(const struct rewriter *rewriter, const uint8_t *dat
 	    rewriter->warp_wide.size)
 		return true; /* in merge_warp_wide() */
 	sass_buffer_append(info, data + attribute->at, attribute->end - attribute->at);
-	if (info->failed)
+	if (info->failed || !rewriter->twin.block)
 		return true;
 	if (attribute->kind == SASS_CBANK_PARAM_SIZE)
 		memcpy(info->data + begin + 2, &(uint16_t){ (uint16_t)size }, sizeof(uint16_t));
@@ -245,14 +262,14 @@ static bool make_info(const struct rewriter *rewriter, const struct sass_section
 
 	while (fits && sass_attribute_next(section->content, section->header.sh_size, &at,
 					   &attribute) == 1) {
-		if (!parameter &&
+		if (!parameter && rewriter->twin.block &&
 		    (attribute.kind == SASS_KPARAM_INFO || attribute.kind == SASS_KPARAM_INFO_V2)) {
 			fits = append_parameter(rewriter, info); /* the last one is listed first */
 			parameter = true;
 		}
 		fits = fits && append_attribute(rewriter, section->content, &attribute, info);
 	}
-	if (fits && !parameter)
+	if (fits && !parameter && rewriter->twin.block)
 		fits = append_first_parameter(rewriter, info);
 	if (fits && rewriter->request->exit && rewriter->exits.size)
 		fits = sass_attribute_append(info, SASS_EXIT_INSTR_OFFSETS, rewriter->exits.data,
@@ -262,30 +279,35 @@ static bool make_info(const struct rewriter *rewriter, const struct sass_section
 	return fits;
 }
 
-static int write_info(struct rewriter *rewriter, struct sass_refusal *refusal) {
-	const size_t index = rewriter->kernel.info;
-	struct sass_buffer info = {};
-	uint8_t *content = NULL;
-	int r = 0;
+static int prepare_info(struct rewriter *rewriter, struct sass_refusal *refusal) {
+	const struct sass_section *section = &rewriter->cubin->sections[rewriter->kernel.info];
 
-	if (!make_info(rewriter, &rewriter->cubin.sections[index], &info))
-		r = sass_refuse(refusal,
-				"the attributes of section %.120s do not fit, or there is "
-				"no symbol of the constant bank",
-				rewriter->cubin.sections[index].name);
-	else if (!info.failed)
-		content = sass_cubin_change(&rewriter->cubin, index, info.size);
-	if (content)
-		memcpy(content, info.data, info.size);
-	sass_buffer_deinit(&info);
-	return r ? r : content ? 0 : -ENOMEM;
+	if (!make_info(rewriter, section, &rewriter->info))
+		return sass_refuse(refusal,
+				   "the attributes of section %.120s do not fit, or there is "
+				   "no symbol of the constant bank",
+				   section->name);
+	return rewriter->info.failed || rewriter->exits.failed || rewriter->warp_wide.failed
+		       ? -ENOMEM
+		       : 0;
+}
+
+static int write_info(struct rewriter *rewriter) {
+	uint8_t *content =
+		sass_cubin_change(rewriter->cubin, rewriter->kernel.info, rewriter->info.size);
+
+	if (!content)
+		return -ENOMEM;
+	if (rewriter->info.size)
+		memcpy(content, rewriter->info.data, rewriter->info.size);
+	return 0;
 }
 
 static int write_registers(struct rewriter *rewriter) {
-	const size_t index = sass_cubin_find(&rewriter->cubin, ".nv.info", "");
-	const size_t size = rewriter->cubin.sections[index].header.sh_size;
-	Elf64_Shdr *text = &rewriter->cubin.sections[rewriter->kernel.text].header;
-	uint8_t *content = sass_cubin_change(&rewriter->cubin, index, size);
+	const size_t index = sass_cubin_find(rewriter->cubin, ".nv.info", "");
+	const size_t size = rewriter->cubin->sections[index].header.sh_size;
+	Elf64_Shdr *text = &rewriter->cubin->sections[rewriter->kernel.text].header;
+	uint8_t *content = sass_cubin_change(rewriter->cubin, index, size);
 	struct sass_attribute attribute;
 	size_t at = 0;
 
@@ -302,21 +324,38 @@ static int write_registers(struct rewriter *rewriter) {
 	return 0;
 }
 
+/* Bytes of a probe's block. False: its parameters are not those of the kernel. */
+static bool find_block(const struct rewriter *rewriter, const struct sass_probe *probe,
+		       uint32_t *block) {
+	const struct sass_twin *twin = &rewriter->twin;
+
+	*block = 0;
+	if (!probe)
+		return true;
+	*block = probe->parameters;
+	if (!rewriter->request->own_parameters)
+		return true;
+	*block = probe->parameters > twin->block_at ? probe->parameters - twin->block_at : 0;
+	return *block || probe->parameters == rewriter->kernel.parameters;
+}
+
 static int place_block(struct rewriter *rewriter, struct sass_refusal *refusal) {
-	const struct sass_probe *entry = rewriter->request->entry, *exit = rewriter->request->exit;
 	const struct sass_kernel *kernel = &rewriter->kernel;
 	struct sass_twin *twin = &rewriter->twin;
 	const uint32_t most = kernel->parameters_v2 ? PARAMETERS_MAX_V2 : PARAMETERS_MAX;
+	uint32_t entry, exit;
 
 	twin->registers = twin->registers_before = kernel->registers;
+	twin->parameters = kernel->parameters;
+	twin->parameters_n = kernel->parameters_n;
 	twin->block_at = (kernel->parameters + BLOCK_ALIGNMENT - 1) & ~(BLOCK_ALIGNMENT - 1U);
-	if (entry)
-		twin->block = entry->block;
-	if (exit && exit->block > twin->block)
-		twin->block = exit->block;
-	if (!kernel->constants || !rewriter->cubin.sections[kernel->constants].content)
+	if (!find_block(rewriter, rewriter->request->entry, &entry) ||
+	    !find_block(rewriter, rewriter->request->exit, &exit))
+		return sass_refuse(refusal, "the parameters do not lie as the probe has them");
+	twin->block = entry > exit ? entry : exit;
+	if (!kernel->constants || !rewriter->cubin->sections[kernel->constants].content)
 		return sass_refuse(refusal, "the kernel has no constant bank");
-	if (twin->block_at + twin->block > most)
+	if (twin->block && twin->block_at + twin->block > most)
 		return sass_refuse(refusal,
 				   "the kernel has %u bytes of parameters: no room for %u "
 				   "more",
@@ -324,26 +363,27 @@ static int place_block(struct rewriter *rewriter, struct sass_refusal *refusal) 
 	return 0;
 }
 
-static int write_sections(struct rewriter *rewriter, struct sass_refusal *refusal) {
+static int write_sections(struct rewriter *rewriter) {
 	struct sass_kernel *kernel = &rewriter->kernel;
 	const struct sass_twin *twin = &rewriter->twin;
 	const size_t constants = kernel->arch->parameters + twin->block_at + twin->block;
 	uint8_t *text;
 	int r;
 
-	text = sass_cubin_change(&rewriter->cubin, kernel->text, rewriter->text.size);
-	if (!text || !sass_cubin_change(&rewriter->cubin, kernel->constants, constants))
+	text = sass_cubin_change(rewriter->cubin, kernel->text, rewriter->text.size);
+	if (!text ||
+	    (twin->block && !sass_cubin_change(rewriter->cubin, kernel->constants, constants)))
 		return -ENOMEM;
 	memcpy(text, rewriter->text.data, rewriter->text.size);
-	r = sass_cubin_resize_symbol(&rewriter->cubin, kernel->symbol, rewriter->text.size);
+	r = sass_cubin_resize_symbol(rewriter->cubin, kernel->symbol, rewriter->text.size);
 	if (!r)
-		r = write_info(rewriter, refusal);
+		r = write_info(rewriter);
 	return r ? r : write_registers(rewriter);
 }
 
 static int rewrite(struct rewriter *rewriter, struct sass_refusal *refusal) {
 	const struct sass_request *request = rewriter->request;
-	int r = sass_kernel_init(&rewriter->kernel, &rewriter->cubin, request->kernel, refusal);
+	int r = sass_kernel_init(&rewriter->kernel, rewriter->cubin, request->kernel, refusal);
 
 	if (r)
 		return r;
@@ -354,32 +394,21 @@ static int rewrite(struct rewriter *rewriter, struct sass_refusal *refusal) {
 	if (!r)
 		r = write_code(rewriter, refusal);
 	if (!r)
-		r = write_sections(rewriter, refusal);
-	if (!r && (rewriter->exits.failed || rewriter->warp_wide.failed))
-		r = -ENOMEM;
-	return r ? r
-		 : sass_cubin_write(&rewriter->cubin, &rewriter->twin.cubin, &rewriter->twin.size);
+		r = prepare_info(rewriter, refusal);
+	return r ? r : write_sections(rewriter);
 }
 
-int sass_rewrite(struct sass_twin *twin, const void *data, size_t size,
+int sass_rewrite(struct sass_twin *twin, struct sass_cubin *cubin,
 		 const struct sass_request *request, struct sass_refusal *refusal) {
-	struct rewriter rewriter = { .request = request };
-	int r = sass_cubin_init(&rewriter.cubin, data, size, refusal);
+	struct rewriter rewriter = { .request = request, .cubin = cubin };
+	const int r = rewrite(&rewriter, refusal);
 
-	if (r)
-		return r;
-	r = rewrite(&rewriter, refusal);
 	if (!r)
 		*twin = rewriter.twin;
 	sass_buffer_deinit(&rewriter.text);
+	sass_buffer_deinit(&rewriter.info);
 	sass_buffer_deinit(&rewriter.exits);
 	sass_buffer_deinit(&rewriter.warp_wide);
 	sass_kernel_deinit(&rewriter.kernel);
-	sass_cubin_deinit(&rewriter.cubin);
 	return r;
-}
-
-void sass_twin_deinit(struct sass_twin *twin) {
-	free(twin->cubin);
-	*twin = (struct sass_twin){};
 }
