@@ -56,8 +56,8 @@ static bool is_harmless(const struct target *target) {
 static bool read_target(const struct sass_cubin *cubin, size_t table, size_t index,
 			struct target *target) {
 	const struct sass_section *section = &cubin->sections[table];
-	const size_t size = section->header.sh_type == SHT_RELA ? sizeof(Elf64_Rela)
-								: sizeof(Elf64_Rel);
+	const size_t size =
+		section->header.sh_type == SHT_RELA ? sizeof(Elf64_Rela) : sizeof(Elf64_Rel);
 	const char *name;
 
 	if (!section->content || index >= section->header.sh_size / size)
@@ -122,8 +122,7 @@ static int add_slot(struct sass_slots *slots, const struct sass_slot *slot) {
 			return 0;
 	if (slots->n == slots->allocated) {
 		const size_t allocated = slots->allocated ? 2 * slots->allocated : 16;
-		struct sass_slot *more =
-			reallocarray(slots->slots, allocated, sizeof(*more));
+		struct sass_slot *more = reallocarray(slots->slots, allocated, sizeof(*more));
 
 		if (!more)
 			return -ENOMEM;
@@ -177,8 +176,8 @@ static int check_call(const struct look *look, struct sass_word call, uint64_t a
 
 		if (!opcode || (opcode->flags & (SASS_BRANCH | SASS_CALL | SASS_RETURN)))
 			break;
-		if (!(opcode->registers & 1U << SASS_F16) ||
-		    (opcode->flags & SASS_NO_RESULT) || sass_field(word, SASS_F16) != wanted)
+		if (!(opcode->registers & 1U << SASS_F16) || (opcode->flags & SASS_NO_RESULT) ||
+		    sass_field(word, SASS_F16) != wanted)
 			continue;
 		if ((opcode->flags & SASS_CONSTANT) && bank &&
 		    sass_constant_bank(word) == SASS_BANK_ADDRESSES &&
@@ -223,9 +222,9 @@ static int look_at(struct look *look) {
 
 /* A table of the kernel in bank 2: its own code's addresses stay right. */
 static int check_tables(const struct look *look) {
-	const size_t bank = sass_cubin_find(look->cubin, ".nv.constant2.",
-					    look->cubin->sections[look->kernel->text].name +
-						    strlen(".text."));
+	const size_t bank =
+		sass_cubin_find(look->cubin, ".nv.constant2.",
+				look->cubin->sections[look->kernel->text].name + strlen(".text."));
 	struct target target;
 
 	for (size_t table = 1; bank && table < look->cubin->n_sections; table++)
@@ -241,8 +240,7 @@ static int check_tables(const struct look *look) {
 
 int sass_slots_add(struct sass_slots *slots, const struct sass_cubin *cubin,
 		   const struct sass_kernel *kernel, struct sass_refusal *refusal) {
-	struct look look = { .cubin = cubin, .kernel = kernel, .slots = slots,
-			     .refusal = refusal };
+	struct look look = { .cubin = cubin, .kernel = kernel, .slots = slots, .refusal = refusal };
 	int r;
 
 	if (strncmp(cubin->sections[kernel->text].name, ".text.", 6))
@@ -258,8 +256,8 @@ int sass_slots_add(struct sass_slots *slots, const struct sass_cubin *cubin,
 		if (!section->content || !(section->header.sh_flags & SHF_EXECINSTR) ||
 		    (i != kernel->text && !kernel->usage.calls_out))
 			continue;
-		for (uint64_t k = 1; i != kernel->text && !kernels &&
-				     sass_cubin_symbol(cubin, k, &symbol, &name);
+		for (uint64_t k = 1;
+		     i != kernel->text && !kernels && sass_cubin_symbol(cubin, k, &symbol, &name);
 		     k++)
 			kernels = symbol.st_shndx == i && (symbol.st_other & SASS_STO_ENTRY);
 		look.section = i;

@@ -2,14 +2,14 @@
 #pragma once
 
 /*
- * Addresses that a kernel's code has: of variables, functions and constants of its module. In a twin
- * they would be those of the twin's copies. Code of the application must find the original's.
+ * Addresses that a kernel's code has: of variables, functions and constants of its module. In a
+ * twin they would be those of the twin's copies. Code of the application must find the original's.
  *
- * Code finds the address of a variable in 8 bytes of constant bank 4, which have a relocation. These
- * slots are collected; who loads the twin writes the original's addresses into them. Everything else
- * that would be another address in a twin is refused, and so are calls by pointers: a pointer that
- * is read from memory leads to the original's code. Addresses of functions that every module has of
- * its own from the driver (printf, assert, malloc) are left to the driver.
+ * Code finds the address of a variable in 8 bytes of constant bank 4, which have a relocation.
+ * These slots are collected; who loads the twin writes the original's addresses into them.
+ * Everything else that would be another address in a twin is refused, and so are calls by pointers:
+ * a pointer that is read from memory leads to the original's code. Addresses of functions that
+ * every module has of its own from the driver (printf, assert, malloc) are left to the driver.
  */
 
 #include "cubin-edit.h"

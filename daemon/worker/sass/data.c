@@ -64,7 +64,8 @@ static int find_section(struct link *link, size_t kind) {
 
 static int append_section(struct link *link, size_t kind) {
 	const struct sass_section *from = &link->probes->sections[link->from[kind]];
-	const uint64_t size = from->header.sh_size, most = kinds[kind].bank ? BANK_SIZE : GLOBAL_SIZE;
+	const uint64_t size = from->header.sh_size,
+		       most = kinds[kind].bank ? BANK_SIZE : GLOBAL_SIZE;
 	const uint64_t unit = from->header.sh_addralign > 8 ? from->header.sh_addralign : 8;
 	struct sass_section *to;
 	uint8_t *content;
@@ -109,8 +110,7 @@ static int add_symbols(struct link *link) {
 	for (uint64_t i = 1; !r && sass_cubin_symbol(link->probes, i, &symbol, &name); i++) {
 		size_t kind = 0;
 
-		while (kind < N_KINDS &&
-		       (!link->from[kind] || link->from[kind] != symbol.st_shndx))
+		while (kind < N_KINDS && (!link->from[kind] || link->from[kind] != symbol.st_shndx))
 			kind++;
 		if (kind == N_KINDS || ELF64_ST_TYPE(symbol.st_info) != STT_OBJECT || !name)
 			continue;
@@ -125,8 +125,7 @@ static int add_symbols(struct link *link) {
 }
 
 /* The table of relocations of a section of the module; a new one if it has none. */
-static int find_relocations(struct link *link, size_t kind, const Elf64_Shdr *like,
-			    size_t *table) {
+static int find_relocations(struct link *link, size_t kind, const Elf64_Shdr *like, size_t *table) {
 	Elf64_Shdr header = *like;
 
 	for (size_t i = 1; i < link->cubin->n_sections; i++) {
