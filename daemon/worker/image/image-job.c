@@ -680,6 +680,8 @@ static int build_from(struct job *job, const struct source *edited, struct compi
 	if (!r) {
 		json_add_int(job->reply, "compile_us", result.compile_us);
 		json_add_string(job->reply, "format", result.machine_code ? "cubin" : "ptx");
+		if (is_twin(job))
+			json_add_string(job->reply, JOB_KEY_TWIN, job_twins[JOB_TWINS_PTX]);
 	}
 	image_built_deinit(&result);
 	return r;

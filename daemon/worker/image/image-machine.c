@@ -242,8 +242,7 @@ static int add_table(const struct machine *machine, struct image_built *result) 
 	for (size_t i = 0; !r && i < machine->slots.n; i++) {
 		const struct sass_slot *slot = &machine->slots.slots[i];
 
-		r = image_table_add_variable(&table, slot->variable, bank + slot->at,
-					     slot->addend);
+		r = image_table_add_variable(&table, slot->variable, bank + slot->at, slot->addend);
 	}
 	for (size_t i = 0; !r && i < machine->targets->n; i++) {
 		const struct sass_twin *twin = &machine->twins[i];
@@ -321,7 +320,9 @@ static void take_text(struct machine *machine, struct image_built *result) {
 int image_machine_build(struct image_built *result, const struct image_machine_source *source,
 			struct image_targets *targets, struct compiler *compiler,
 			char reason[IMAGE_MACHINE_REASON_MAX]) {
-	struct machine machine = { .request = source->request, .targets = targets, .reason = reason };
+	struct machine machine = { .request = source->request,
+				   .targets = targets,
+				   .reason = reason };
 	struct sass_refusal refusal;
 	const size_t n = targets->n;
 	int r;

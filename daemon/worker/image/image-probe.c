@@ -44,16 +44,16 @@ static enum image_probe_place place_of(const struct probe_use *use) {
 
 /* Is a field of a context another one in each kernel? */
 static bool is_kernels(uint32_t field) {
-	return field == ID_FIELD || (field >= COUNT_FIELD &&
-				     !point_is_launch(POINT_KERNEL_CONTEXT, field));
+	return field == ID_FIELD ||
+	       (field >= COUNT_FIELD && !point_is_launch(POINT_KERNEL_CONTEXT, field));
 }
 
 static bool reads_kernel(const struct image_request *request, const struct image_target *target) {
 	for (uint32_t i = 0; i < target->count; i++) {
 		const struct probe_program *program = &request->programs[target->uses[i].program];
 
-		for (uint32_t k = 0; image_probe_can(&target->uses[i]) && k < program->context_count;
-		     k++)
+		for (uint32_t k = 0;
+		     image_probe_can(&target->uses[i]) && k < program->context_count; k++)
 			if (is_kernels(program->context[k]))
 				return true;
 	}
@@ -94,9 +94,9 @@ static void give_probe(struct image_probes *probes, const struct image_target *t
 
 	if (!next_use(target, place, &at))
 		return;
-	while (i < probes->n && (kernel || probes->probes[i].kernel ||
-				 probes->probes[i].place != place ||
-				 !has_same(probes->probes[i].target, target, place)))
+	while (i < probes->n &&
+	       (kernel || probes->probes[i].kernel || probes->probes[i].place != place ||
+		!has_same(probes->probes[i].target, target, place)))
 		i++;
 	if (i == probes->n)
 		probes->probes[probes->n++] =
@@ -132,8 +132,7 @@ static bool write_parameters(FILE *stream, const struct sass_kernel *kernel) {
 		const struct sass_parameter *one = &kernel->parameter[i];
 		uint32_t alignment = ALIGNMENT_MAX;
 
-		while (alignment &&
-		       (end + alignment - 1) / alignment * alignment != one->offset)
+		while (alignment && (end + alignment - 1) / alignment * alignment != one->offset)
 			alignment /= 2;
 		if (!alignment || !one->size)
 			return false;

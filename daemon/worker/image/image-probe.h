@@ -55,8 +55,8 @@ struct image_probes {
 bool image_probe_can(const struct probe_use *use);
 
 /*
- * Makes the probes of targets; kernels[i] is that of target i, or empty: it gets none. 0, enum image_probe_error, or
- * -ENOMEM. *probes needs image_probes_deinit() in any case.
+ * Makes the probes of targets; kernels[i] is that of target i, or empty: it gets none. 0, enum
+ * image_probe_error, or -ENOMEM. *probes needs image_probes_deinit() in any case.
  */
 int image_probes_make(struct image_probes *probes, const struct image_request *request,
 		      const struct image_targets *targets, const struct sass_kernel *kernels,

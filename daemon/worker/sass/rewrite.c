@@ -61,6 +61,19 @@ static struct sass_word drop_mark(const struct rewriter *rewriter, struct sass_w
 	return (struct sass_word){ arch->nop.lo, (arch->nop.hi & ~control) | (word.hi & control) };
 }
 
+/* Does an instruction read a register? */
+static bool has_sources(const struct sass_opcode *opcode, struct sass_word word) {
+	for (unsigned field = 0; field < _SASS_FIELDS; field++) {
+		const unsigned value = sass_field(word, (enum sass_field)field);
+
+		if (((opcode->registers & 1U << field) && value != SASS_ZERO_REGISTER) ||
+		    ((opcode->uniform & 1U << field) && sass_has_uniform(opcode, word) &&
+		     (value & SASS_ZERO_UNIFORM) != SASS_ZERO_UNIFORM))
+			return true;
+	}
+	return false;
+}
+
 /*
  * The kernel's first instructions write registers that the probe's memory instructions may still
  * read or write. So each of them gets a scoreboard, which the end of the probe waits for.
@@ -75,8 +88,10 @@ static struct sass_word guard(const struct sass_opcode *opcode, struct sass_word
 		return word;
 	if (result || (opcode->uniform & 1U << SASS_F16))
 		word = sass_set_bits(word, 110, 3, GUARD_SCOREBOARD);
-	else if (opcode->registers || opcode->uniform)
+	else if (has_sources(opcode, word))
 		word = sass_set_bits(word, 113, 3, GUARD_SCOREBOARD);
+	else
+		return word;
 	if (sass_stall(word) < SEEN_STALL)
 		word = sass_set_bits(word, 105, 4, SEEN_STALL);
 	return word;
