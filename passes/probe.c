@@ -175,11 +175,12 @@ static void choose_forms(struct work *work, bool memory, size_t *left) {
 		}
 		if (site->fragile) {
 			work->forms[first] = simple ? FORM_INLINE : FORM_NONE;
-		} else if (simple && !pass->options->call && length <= *left &&
-			   length <= INLINE_TOTAL_MAX - pass->inlined &&
-			   take_local(work, first, end)) {
+		} else if (simple && !pass->options->call &&
+			   (pass->options->inlined ||
+			    (length <= *left && length <= INLINE_TOTAL_MAX - pass->inlined &&
+			     take_local(work, first, end)))) {
 			work->forms[first] = FORM_INLINE;
-			*left -= length;
+			*left -= length < *left ? length : *left;
 			pass->inlined += length;
 		}
 		if (work->forms[first] != FORM_NONE)
@@ -408,6 +409,7 @@ static int write_place(struct work *work, FILE *stream, uint32_t first, uint32_t
 		.names = &work->names,
 		.statement = site->statement,
 		.process_space = pass->set.constant_full ? "global" : "const",
+		.kernel = work->function->kernel,
 		.launch = work->launch,
 	};
 	bool inlined = work->forms[first] == FORM_INLINE, skips = is_guarded(work, site),

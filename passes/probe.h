@@ -110,6 +110,7 @@ struct probe_function {
 	const struct ptx_function *function;
 	struct probe_use *uses;
 	uint32_t use_count;
+	const char *kernel; /* whose id programs see; NULL: its own */
 };
 
 /* An instruction that got a memory probe. */
@@ -128,6 +129,7 @@ struct probe_options {
 	size_t n_stubs;
 	uint32_t image; /* upper half of instruction ids */
 	bool call; /* call programs even where they could be inlined */
+	bool inlined; /* inline them however large they are */
 	uint32_t capability; /* of the device, 90 is sm_90; 0: not known */
 	/*
 	 * Each kernel that got a probe, or calls a device function with one, is also put into the

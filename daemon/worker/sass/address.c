@@ -133,13 +133,88 @@ static int add_slot(struct sass_slots *slots, const struct sass_slot *slot) {
 	return 0;
 }
 
+/* Can a branch lead to an instruction behind `from`, up to `to`? */
+static bool is_target(const struct look *look, uint64_t from, uint64_t to) {
+	const struct sass_section *text = &look->cubin->sections[look->section];
+
+	for (uint64_t at = 0; at < text->header.sh_size; at += SASS_WORD_SIZE) {
+		const struct sass_word word = sass_read(text->content, at);
+		const struct sass_opcode *opcode = sass_opcode_find(look->kernel->arch, word);
+		uint64_t target;
+
+		if (!opcode || (opcode->flags & SASS_INDIRECT) ||
+		    (sass_target(look->kernel->arch, opcode, word, at, &target) && target > from &&
+		     target <= to))
+			return true;
+	}
+	return false;
+}
+
+/* The instruction that gives a register the value that it has at a place: right before it, without
+ * branches in between. False: it was not found. */
+static bool find_source(const struct look *look, unsigned reg, uint64_t at, uint64_t *where) {
+	const struct sass_section *text = &look->cubin->sections[look->section];
+
+	for (uint64_t back = 1; back <= LOOK_BACK && back * SASS_WORD_SIZE <= at; back++) {
+		const uint64_t from = at - back * SASS_WORD_SIZE;
+		const struct sass_word word = sass_read(text->content, from);
+		const struct sass_opcode *opcode = sass_opcode_find(look->kernel->arch, word);
+
+		if (!opcode || (opcode->flags & (SASS_BRANCH | SASS_CALL | SASS_RETURN)))
+			return false;
+		if (!(opcode->registers & 1U << SASS_F16) || (opcode->flags & SASS_NO_RESULT) ||
+		    sass_field(word, SASS_F16) != reg)
+			continue;
+		*where = from;
+		return sass_bits(word, 12, 4) == SASS_TRUE_PREDICATE && !is_target(look, from, at);
+	}
+	return false;
+}
+
+/* The number that an instruction moves into a register. False: it is no such move. */
+static bool read_number(const struct sass_arch *arch, struct sass_word word, uint32_t *number) {
+	const struct sass_number *move = arch->numbers;
+
+	while (move->opcode &&
+	       (move->opcode != (word.lo & 0xfff) ||
+		(move->zero_f24 && sass_field(word, SASS_F24) != SASS_ZERO_REGISTER) ||
+		(move->zero_f64 && sass_field(word, SASS_F64) != SASS_ZERO_REGISTER)))
+		move++;
+	*number = (uint32_t)(word.lo >> 32);
+	return move->opcode;
+}
+
+/* Where a load reads a constant bank: its register, if it names one, must have a known number. */
+static bool find_offset(const struct look *look, struct sass_word word, uint64_t at,
+			uint32_t *offset) {
+	const struct sass_section *text = &look->cubin->sections[look->section];
+	const struct sass_opcode *opcode = sass_opcode_find(look->kernel->arch, word);
+	const unsigned index = sass_field(word, SASS_F24);
+	uint32_t number = 0;
+	uint64_t where;
+
+	*offset = sass_constant_offset(word);
+	if ((opcode->uniform & 1U << SASS_F24) && (index & SASS_ZERO_UNIFORM) != SASS_ZERO_UNIFORM)
+		return false;
+	if (!(opcode->registers & 1U << SASS_F24) || index == SASS_ZERO_REGISTER)
+		return true;
+	if (!find_source(look, index, at, &where) ||
+	    !read_number(look->kernel->arch, sass_read(text->content, where), &number))
+		return false;
+	*offset += number;
+	return true;
+}
+
 /* Code reads bank 4 there. */
 static int check_address(const struct look *look, struct sass_word word, uint64_t at) {
 	const size_t bank = sass_cubin_find(look->cubin, BANK_NAME, "");
-	struct sass_slot slot = { .at = sass_constant_offset(word) & ~7U };
 	const struct sass_section *section = &look->cubin->sections[bank];
+	struct sass_slot slot = {};
 	struct target target;
 
+	if (!find_offset(look, word, at, &slot.at))
+		return sass_refuse_word(look->refusal, "it reads addresses by an index", at, word);
+	slot.at &= ~7U;
 	if (!bank || !section->content || slot.at + sizeof(uint64_t) > section->header.sh_size)
 		return sass_refuse_word(look->refusal, "it reads what constant bank 4 has not", at,
 					word);
@@ -159,33 +234,26 @@ static int check_address(const struct look *look, struct sass_word word, uint64_
 	return add_slot(look->slots, &slot);
 }
 
-/*
- * A call of what a register says: right before it the register must have been loaded with the
- * address of one of the driver's functions.
- */
+/* A call of what a register says must be one of the driver's functions. */
 static int check_call(const struct look *look, struct sass_word call, uint64_t at) {
 	const struct sass_section *text = &look->cubin->sections[look->section];
 	const size_t bank = sass_cubin_find(look->cubin, BANK_NAME, "");
-	const unsigned wanted = sass_field(call, SASS_F24);
+	const struct sass_opcode *opcode;
+	struct sass_word word;
+	struct sass_slot slot;
+	struct target target;
+	uint32_t offset;
+	uint64_t where;
 
-	for (uint64_t back = 1; back <= LOOK_BACK && back * SASS_WORD_SIZE <= at; back++) {
-		const struct sass_word word = sass_read(text->content, at - back * SASS_WORD_SIZE);
-		const struct sass_opcode *opcode = sass_opcode_find(look->kernel->arch, word);
-		struct sass_slot slot;
-		struct target target;
-
-		if (!opcode || (opcode->flags & (SASS_BRANCH | SASS_CALL | SASS_RETURN)))
-			break;
-		if (!(opcode->registers & 1U << SASS_F16) || (opcode->flags & SASS_NO_RESULT) ||
-		    sass_field(word, SASS_F16) != wanted)
-			continue;
-		if ((opcode->flags & SASS_CONSTANT) && bank &&
+	if (bank && find_source(look, sass_field(call, SASS_F24), at, &where)) {
+		word = sass_read(text->content, where);
+		opcode = sass_opcode_find(look->kernel->arch, word);
+		if ((opcode->flags & SASS_CONSTANT) &&
 		    sass_constant_bank(word) == SASS_BANK_ADDRESSES &&
-		    find_relocation(look->cubin, bank, sass_constant_offset(word), &target,
-				    &slot) &&
+		    find_offset(look, word, where, &offset) &&
+		    find_relocation(look->cubin, bank, offset, &target, &slot) &&
 		    is_drivers(&target))
 			return 0;
-		break;
 	}
 	return sass_refuse_word(look->refusal, "it calls functions by pointers", at, call);
 }

@@ -87,6 +87,13 @@ struct sass_target {
 	uint8_t low_at, low_bits, high_at, high_bits, unit;
 };
 
+/* An instruction that moves a number of 32 bits, from bit 32 on, into a register, if some of its
+ * fields are RZ. */
+struct sass_number {
+	uint16_t opcode; /* 0: behind the last one */
+	bool zero_f24, zero_f64;
+};
+
 struct sass_arch {
 	uint32_t sm; /* 90 */
 	const struct sass_opcode *opcodes; /* by number */
@@ -94,6 +101,7 @@ struct sass_arch {
 	struct sass_target branch, sync;
 	struct sass_word first; /* every kernel's first instruction, without control bits */
 	struct sass_word bra, bssy, bsync, exit, nop; /* unpredicated, with plain control bits */
+	const struct sass_number *numbers;
 	uint16_t mark; /* opcode of PMTRIG, which ends probes (probe.h) */
 	uint64_t exit_lo, exit_hi; /* bits of an EXIT that may differ: predicates and control */
 	uint32_t parameters; /* where parameters begin in constant bank 0 */

@@ -22,6 +22,12 @@ struct sass_usage {
 	bool calls_out; /* functions in other sections */
 };
 
+#define SASS_PARAMETERS_MAX 4096
+
+struct sass_parameter {
+	uint32_t offset, size; /* bytes; size 0: not said */
+};
+
 struct sass_kernel {
 	const struct sass_arch *arch;
 	uint64_t symbol; /* index */
@@ -34,6 +40,7 @@ struct sass_kernel {
 	uint32_t max_threads; /* of a block, as the kernel was compiled for; 0: not said */
 	uint32_t parameters; /* bytes, */
 	uint32_t parameters_n; /* and how many */
+	struct sass_parameter *parameter; /* owned: of each */
 	bool parameters_v2; /* SASS_KPARAM_INFO_V2 */
 };
 

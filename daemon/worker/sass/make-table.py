@@ -34,6 +34,7 @@ MATRIX = {"HMMA", "IMMA", "DMMA", "BMMA"}  # calculations that take longer than 
 SIZED = {"LD", "LDG", "LDS", "LDL", "ST", "STG", "STS", "STL"}  # an address and a value, whose size is in bits 73-75
 PROBE = GLOBAL | {"LDC", "ULDC", "S2R", "S2UR", "CS2R", "SHFL", "VOTE", "VOTEU", "MATCH", "REDUX", "R2UR", "MEMBAR", "ERRBAR", "CCTL", "NOP", "BRA"}
 PROBE |= {
+    "NANOSLEEP",
     "PMTRIG",
     "CGAERRBAR",
     "ENDCOLLECTIVE",

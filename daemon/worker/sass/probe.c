@@ -226,21 +226,51 @@ static int copy_code(struct sass_probe *probe, const struct sass_cubin *cubin,
 	return read_code(probe, refusal);
 }
 
-static int add_warp_wide(struct sass_probe *probe, const struct sass_attribute *attribute) {
+/* Can an entry of a list be understood? */
+static bool is_understood(const struct sass_probe *probe, enum sass_list list, uint32_t value) {
+	if (list == SASS_LIST_MASKS)
+		return value == SASS_MASK_ALL || (value >= SASS_MASK_REGISTER &&
+						  value < SASS_MASK_REGISTER + SASS_ZERO_REGISTER);
+	return value >= SASS_WORD_SIZE && value - SASS_WORD_SIZE < probe->size;
+}
+
+static int add_list(struct sass_probe *probe, enum sass_list list,
+		    const struct sass_attribute *attribute, struct sass_refusal *refusal) {
 	const size_t n = attribute->size / sizeof(uint32_t);
 	uint32_t *grown =
-		reallocarray(probe->warp_wide, probe->n_warp_wide + n + 1, sizeof(*grown));
+		reallocarray(probe->lists[list], probe->n_list[list] + n + 1, sizeof(*grown));
 
 	if (!grown)
 		return -ENOMEM;
-	probe->warp_wide = grown;
+	probe->lists[list] = grown;
 	for (size_t i = 0; i < n; i++) {
-		const uint32_t at = sass_u32(attribute->value, i * sizeof(uint32_t));
+		const uint32_t value = sass_u32(attribute->value, i * sizeof(uint32_t));
 
-		if (at >= SASS_WORD_SIZE && at - SASS_WORD_SIZE < probe->size)
-			grown[probe->n_warp_wide++] = at - SASS_WORD_SIZE;
+		if (!is_understood(probe, list, value))
+			return sass_refuse(refusal, "the probe's attribute 0x%02x has 0x%x",
+					   attribute->kind, value);
+		grown[probe->n_list[list]++] =
+			list == SASS_LIST_MASKS ? value : value - SASS_WORD_SIZE;
 	}
 	return 0;
+}
+
+static int read_attribute(struct sass_probe *probe, const struct sass_attribute *attribute,
+			  struct sass_refusal *refusal) {
+	const enum sass_list list = sass_list_of(attribute->kind);
+
+	if (!sass_attribute_is_probes(attribute->kind))
+		return sass_refuse(refusal, "the probe has attribute 0x%02x", attribute->kind);
+	if ((attribute->kind == SASS_FRAME_SIZE || attribute->kind == SASS_MIN_STACK_SIZE) &&
+	    attribute->size == 8 && attribute->value && sass_u32(attribute->value, 4))
+		return sass_refuse(refusal, "the probe needs a stack of %u bytes",
+				   sass_u32(attribute->value, 4));
+	if (attribute->kind == SASS_CRS_STACK_SIZE &&
+	    (!attribute->value || attribute->size != sizeof(uint32_t) ||
+	     sass_u32(attribute->value, 0)))
+		return sass_refuse(refusal, "the probe needs a stack for branches");
+	return list < _SASS_LISTS && attribute->value ? add_list(probe, list, attribute, refusal)
+						      : 0;
 }
 
 static int read_attributes(struct sass_probe *probe, const struct sass_cubin *cubin,
@@ -255,23 +285,14 @@ static int read_attributes(struct sass_probe *probe, const struct sass_cubin *cu
 		while (section->content &&
 		       sass_attribute_next(section->content, section->header.sh_size, &at,
 					   &attribute) == 1) {
-			if (!sass_attribute_is_probes(attribute.kind))
-				return sass_refuse(refusal, "the probe has attribute 0x%02x",
-						   attribute.kind);
-			if ((attribute.kind == SASS_FRAME_SIZE ||
-			     attribute.kind == SASS_MIN_STACK_SIZE) &&
-			    attribute.size == 8 && attribute.value && sass_u32(attribute.value, 4))
-				return sass_refuse(refusal, "the probe needs a stack of %u bytes",
-						   sass_u32(attribute.value, 4));
-			if (attribute.kind == SASS_CRS_STACK_SIZE &&
-			    (!attribute.value || attribute.size != sizeof(uint32_t) ||
-			     sass_u32(attribute.value, 0)))
-				return sass_refuse(refusal, "the probe needs a stack for branches");
-			if (attribute.kind == SASS_INT_WARP_WIDE_INSTR_OFFSETS && attribute.value &&
-			    add_warp_wide(probe, &attribute))
-				return -ENOMEM;
+			const int r = read_attribute(probe, &attribute, refusal);
+
+			if (r)
+				return r;
 		}
 	}
+	if (probe->n_list[SASS_LIST_GROUPS] != probe->n_list[SASS_LIST_MASKS])
+		return sass_refuse(refusal, "the probe's attributes 0x28 and 0x29 differ");
 	return 0;
 }
 
@@ -298,6 +319,7 @@ int sass_probe_init(struct sass_probe *probe, const struct sass_cubin *cubin, co
 
 void sass_probe_deinit(struct sass_probe *probe) {
 	free(probe->code);
-	free(probe->warp_wide);
+	for (size_t list = 0; list < _SASS_LISTS; list++)
+		free(probe->lists[list]);
 	*probe = (struct sass_probe){};
 }

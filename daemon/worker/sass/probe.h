@@ -22,6 +22,7 @@
  * values. PMTRIG stands for what they meet for; it does nothing in a twin.
  */
 
+#include "attribute.h"
 #include "cubin-edit.h"
 #include "instruction.h"
 
@@ -38,9 +39,9 @@ struct sass_probe {
 	bool wide; /* it needs registers in fours: 128 bits are loaded or stored */
 	uint16_t uniform_quads, barriers; /* as in struct sass_usage */
 	uint8_t predicates, uniform_predicates, scoreboards;
-	uint32_t *warp_wide; /* owned: offsets into the code of VOTEU and the like, as ptxas lists
-				them */
-	size_t n_warp_wide, n_exits;
+	uint32_t *lists[_SASS_LISTS]; /* owned: offsets are into the code */
+	size_t n_list[_SASS_LISTS];
+	size_t n_exits;
 };
 
 /* The kernel of that name in a cubin becomes a probe. 0; SASS_REFUSED; -ENOMEM. */

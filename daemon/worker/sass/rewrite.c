@@ -27,7 +27,7 @@ struct rewriter {
 	struct sass_buffer text; /* the kernel's code as it becomes, */
 	struct sass_buffer info; /* and its attributes */
 	struct sass_buffer exits; /* offsets of EXITs in it, if they are other ones, */
-	struct sass_buffer warp_wide; /* and of probes' warp-wide instructions */
+	struct sass_buffer lists[_SASS_LISTS]; /* and what probes add to lists */
 	struct sass_twin twin;
 };
 
@@ -61,6 +61,19 @@ static struct sass_word drop_mark(const struct rewriter *rewriter, struct sass_w
 	return (struct sass_word){ arch->nop.lo, (arch->nop.hi & ~control) | (word.hi & control) };
 }
 
+/* Does an instruction read a register? */
+static bool has_sources(const struct sass_opcode *opcode, struct sass_word word) {
+	for (unsigned field = 0; field < _SASS_FIELDS; field++) {
+		const unsigned value = sass_field(word, (enum sass_field)field);
+
+		if (((opcode->registers & 1U << field) && value != SASS_ZERO_REGISTER) ||
+		    ((opcode->uniform & 1U << field) && sass_has_uniform(opcode, word) &&
+		     (value & SASS_ZERO_UNIFORM) != SASS_ZERO_UNIFORM))
+			return true;
+	}
+	return false;
+}
+
 /*
  * The kernel's first instructions write registers that the probe's memory instructions may still
  * read or write. So each of them gets a scoreboard, which the end of the probe waits for.
@@ -75,17 +88,28 @@ static struct sass_word guard(const struct sass_opcode *opcode, struct sass_word
 		return word;
 	if (result || (opcode->uniform & 1U << SASS_F16))
 		word = sass_set_bits(word, 110, 3, GUARD_SCOREBOARD);
-	else if (opcode->registers || opcode->uniform)
+	else if (has_sources(opcode, word))
 		word = sass_set_bits(word, 113, 3, GUARD_SCOREBOARD);
+	else
+		return word;
 	if (sass_stall(word) < SEEN_STALL)
 		word = sass_set_bits(word, 105, 4, SEEN_STALL);
 	return word;
 }
 
-static void note_warp_wide(struct rewriter *rewriter, const struct sass_probe *probe,
-			   uint64_t begin) {
-	for (size_t i = 0; i < probe->n_warp_wide; i++)
-		sass_buffer_u32(&rewriter->warp_wide, (uint32_t)begin + probe->warp_wide[i]);
+static void note_lists(struct rewriter *rewriter, const struct sass_probe *probe,
+		       const struct sass_map *map, uint64_t begin) {
+	for (unsigned list = 0; list < _SASS_LISTS; list++)
+		for (size_t i = 0; i < probe->n_list[list]; i++) {
+			uint32_t value = probe->lists[list][i];
+
+			if (list != SASS_LIST_MASKS)
+				value += (uint32_t)begin;
+			else if (value != SASS_MASK_ALL)
+				value = SASS_MASK_REGISTER |
+					(map->pair[(value & 0xff) / 2] * 2U + value % 2);
+			sass_buffer_u32(&rewriter->lists[list], value);
+		}
 }
 
 /*
@@ -113,7 +137,7 @@ static void append_entry(struct rewriter *rewriter, const struct sass_map *map) 
 							   sass_map_word(map, arch, word)));
 		append_word(rewriter, drop_mark(rewriter, word));
 	}
-	note_warp_wide(rewriter, probe, begin);
+	note_lists(rewriter, probe, map, begin);
 	append_word(rewriter,
 		    sass_bsync(arch, barrier, probe->scoreboards | 1U << GUARD_SCOREBOARD));
 	append_word(rewriter, first);
@@ -142,7 +166,7 @@ static void append_exit(struct rewriter *rewriter, const struct sass_map *map) {
 		word = move_constant(rewriter, opcode, sass_map_word(map, arch, word));
 		append_word(rewriter, drop_mark(rewriter, word));
 	}
-	note_warp_wide(rewriter, probe, begin);
+	note_lists(rewriter, probe, map, begin);
 	for (size_t i = 0; !rewriter->text.failed && i < rewriter->kernel.n_exits; i++) {
 		const uint32_t at = rewriter->kernel.exits[i];
 
@@ -223,9 +247,9 @@ static bool append_attribute(const struct rewriter *rewriter, const uint8_t *dat
 
 	if (attribute->kind == SASS_EXIT_INSTR_OFFSETS && rewriter->request->exit)
 		return true;
-	if (attribute->kind == SASS_INT_WARP_WIDE_INSTR_OFFSETS && attribute->value &&
-	    rewriter->warp_wide.size)
-		return true; /* in merge_warp_wide() */
+	if (attribute->value && sass_list_of(attribute->kind) < _SASS_LISTS &&
+	    rewriter->lists[sass_list_of(attribute->kind)].size)
+		return true; /* in merge_list() */
 	sass_buffer_append(info, data + attribute->at, attribute->end - attribute->at);
 	if (info->failed || !rewriter->twin.block)
 		return true;
@@ -236,21 +260,23 @@ static bool append_attribute(const struct rewriter *rewriter, const uint8_t *dat
 	return true;
 }
 
-/* The kernel's own warp-wide instructions and those of probes, in one list. */
-static bool merge_warp_wide(const struct rewriter *rewriter, const struct sass_section *section,
-			    struct sass_buffer *info) {
-	struct sass_buffer list = {};
+/* What the kernel has in a list, and what probes add. */
+static bool merge_list(const struct rewriter *rewriter, const struct sass_section *section,
+		       enum sass_list list, struct sass_buffer *info) {
+	struct sass_buffer all = {};
 	struct sass_attribute attribute;
 	size_t at = 0;
 	bool fits;
 
+	if (!rewriter->lists[list].size)
+		return true;
 	while (sass_attribute_next(section->content, section->header.sh_size, &at, &attribute) == 1)
-		if (attribute.kind == SASS_INT_WARP_WIDE_INSTR_OFFSETS && attribute.value)
-			sass_buffer_append(&list, attribute.value, attribute.size);
-	sass_buffer_append(&list, rewriter->warp_wide.data, rewriter->warp_wide.size);
-	fits = !list.failed &&
-	       sass_attribute_append(info, SASS_INT_WARP_WIDE_INSTR_OFFSETS, list.data, list.size);
-	sass_buffer_deinit(&list);
+		if (sass_list_of(attribute.kind) == list && attribute.value)
+			sass_buffer_append(&all, attribute.value, attribute.size);
+	sass_buffer_append(&all, rewriter->lists[list].data, rewriter->lists[list].size);
+	fits = !all.failed &&
+	       sass_attribute_append(info, sass_attribute_of(list), all.data, all.size);
+	sass_buffer_deinit(&all);
 	return fits;
 }
 
@@ -274,8 +300,8 @@ static bool make_info(const struct rewriter *rewriter, const struct sass_section
 	if (fits && rewriter->request->exit && rewriter->exits.size)
 		fits = sass_attribute_append(info, SASS_EXIT_INSTR_OFFSETS, rewriter->exits.data,
 					     rewriter->exits.size);
-	if (fits && rewriter->warp_wide.size)
-		fits = merge_warp_wide(rewriter, section, info);
+	for (unsigned list = 0; fits && list < _SASS_LISTS; list++)
+		fits = merge_list(rewriter, section, (enum sass_list)list, info);
 	return fits;
 }
 
@@ -287,9 +313,9 @@ static int prepare_info(struct rewriter *rewriter, struct sass_refusal *refusal)
 				   "the attributes of section %.120s do not fit, or there is "
 				   "no symbol of the constant bank",
 				   section->name);
-	return rewriter->info.failed || rewriter->exits.failed || rewriter->warp_wide.failed
-		       ? -ENOMEM
-		       : 0;
+	for (unsigned list = 0; list < _SASS_LISTS; list++)
+		rewriter->info.failed |= rewriter->lists[list].failed;
+	return rewriter->info.failed || rewriter->exits.failed ? -ENOMEM : 0;
 }
 
 static int write_info(struct rewriter *rewriter) {
@@ -408,7 +434,8 @@ int sass_rewrite(struct sass_twin *twin, struct sass_cubin *cubin,
 	sass_buffer_deinit(&rewriter.text);
 	sass_buffer_deinit(&rewriter.info);
 	sass_buffer_deinit(&rewriter.exits);
-	sass_buffer_deinit(&rewriter.warp_wide);
+	for (unsigned list = 0; list < _SASS_LISTS; list++)
+		sass_buffer_deinit(&rewriter.lists[list]);
 	sass_kernel_deinit(&rewriter.kernel);
 	return r;
 }
