@@ -366,17 +366,6 @@ static void daemon_warn_links(const struct config *config) {
 		daemon_warn_link("exclude", &config->exclude_filters[i]);
 }
 
-/* After a change of the setting `exclude`: probes and traces of processes that it means now end. */
-static void daemon_apply_excludes(struct daemon *daemon) {
-	struct process *process;
-
-	LIST_FOREACH(process, &daemon->processes.list, link)
-		if (exclude_find(daemon->config, &process->facts))
-			client_retire_all(&daemon->client, process);
-	if (daemon->client.traces)
-		trace_table_look_again(daemon->client.traces);
-}
-
 void daemon_configure(struct daemon *daemon, const struct config *config) {
 	struct daemon_page_rules rules;
 	const bool mirrors = daemon->config->mirror_period_ms != config->mirror_period_ms;
@@ -389,7 +378,8 @@ void daemon_configure(struct daemon *daemon, const struct config *config) {
 	interest_writer_configure(daemon->attach.interest, &page);
 	if (mirrors)
 		client_welcome_mirrors(&daemon->client);
-	daemon_apply_excludes(daemon);
+	if (daemon->client.traces) /* `exclude` may mean others now */
+		trace_table_look_again(daemon->client.traces);
 	plan_prepare_again(&daemon->image);
 	daemon_warn_links(config);
 }

@@ -501,7 +501,7 @@ static void control_add_counters(json_object *json, const struct control_context
 		worker_pool_counters(context->attach->program_pool);
 
 	json_add_int(json, "images", context->image->counters.images);
-	json_add_int(json, "images_replaced", context->image->counters.images_replaced);
+	json_add_int(json, "images_made", context->image->counters.images_made);
 	json_add_int(json, "images_own", context->image->counters.images_own);
 	json_add_int(json, "images_cached", context->image->counters.images_cached);
 	json_add_int(json, "worker_crashes", image->crashes + program->crashes);
