@@ -436,18 +436,12 @@ static void daemon_warn_all_private(const struct config *config) {
 		daemon_warn_private("keep-artifacts", config->keep_artifacts);
 }
 
-int daemon_new(struct daemon **daemonp, uv_loop_t *loop, const struct daemon_options *options) {
-	struct daemon *daemon;
-	int r;
-
-	daemon = calloc(1, sizeof(*daemon));
-	if (!daemon)
-		return -ENOMEM;
-	*daemonp = daemon;
+/* What cannot fail. */
+static void daemon_init(struct daemon *daemon, uv_loop_t *loop, const struct config *config) {
 	daemon->control.started = clock_us(CLOCK_REALTIME);
 	daemon->metrics.started_boot = clock_us(CLOCK_BOOTTIME);
 	daemon->loop = loop;
-	daemon->config = options->config;
+	daemon->config = config;
 	registry_init(&daemon->registry);
 	plan_images_init(&daemon->image.plans);
 	daemon->image.n_capabilities = (unsigned int)gpu_capabilities(
@@ -459,6 +453,39 @@ int daemon_new(struct daemon **daemonp, uv_loop_t *loop, const struct daemon_opt
 	LIST_INIT(&daemon->client.syncs);
 	TAILQ_INIT(&daemon->attach.verifying);
 	LIST_INIT(&daemon->control.ring_readers);
+}
+
+/* The folder of --keep-artifacts, if there is to be one. 0 or -errno. */
+static int daemon_start_artifacts(struct daemon *daemon) {
+	const char *folder = daemon->config->keep_artifacts;
+	int r;
+
+	if (!folder)
+		return 0;
+	r = artifact_store_new(&daemon->image.artifacts, daemon->loop, folder);
+	if (r < 0)
+		log_error("--keep-artifacts=%s: %s", folder, strerror(-r));
+	return r;
+}
+
+static void daemon_look_whether_verify(struct daemon *daemon) {
+	if (!daemon->config->verify)
+		return;
+	daemon->control.verify_available = verify_available();
+	if (daemon->control.verify_available)
+		log_warning("programs cannot be verified, and so not attached: CAP_BPF and "
+			    "CAP_PERFMON are missing (see --verify)");
+}
+
+int daemon_new(struct daemon **daemonp, uv_loop_t *loop, const struct daemon_options *options) {
+	struct daemon *daemon;
+	int r;
+
+	daemon = calloc(1, sizeof(*daemon));
+	if (!daemon)
+		return -ENOMEM;
+	*daemonp = daemon;
+	daemon_init(daemon, loop, options->config);
 	r = image_cache_init(&daemon->image.images);
 	if (r == 0)
 		r = loop_meter_new(&daemon->metrics.meter, loop);
@@ -475,19 +502,10 @@ int daemon_new(struct daemon **daemonp, uv_loop_t *loop, const struct daemon_opt
 				    &daemon->config);
 	if (r == 0)
 		r = log_limit_new(&daemon->control.trace_lines, loop, LOG_LIMIT_MS, TRACE_BEGAN);
-	if (r == 0 && options->config->keep_artifacts) {
-		r = artifact_store_new(&daemon->image.artifacts, loop,
-				       options->config->keep_artifacts);
-		if (r < 0)
-			log_error("--keep-artifacts=%s: %s", options->config->keep_artifacts,
-				  strerror(-r));
-	}
-	if (r == 0 && daemon->config->verify) {
-		daemon->control.verify_available = verify_available();
-		if (daemon->control.verify_available)
-			log_warning("programs cannot be verified, and so not attached: CAP_BPF and "
-				    "CAP_PERFMON are missing (see --verify)");
-	}
+	if (r == 0)
+		r = daemon_start_artifacts(daemon);
+	if (r == 0)
+		daemon_look_whether_verify(daemon);
 	if (r == 0)
 		r = daemon_load_passes(daemon, options);
 	if (r == 0)
