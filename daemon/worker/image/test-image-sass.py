@@ -150,7 +150,7 @@ class Base(unittest.TestCase):
         assert cls.worker.close() == (0, "")
 
     def ask(self, image, program, attachments, **members):
-        how = {"kind": "cubin", "flags": TWIN, "twins": "ptx_first", "program": program.text, "programs": [program.member]} | members
+        how = {"kind": "cubin", "twins": "ptx_first", "program": program.text, "programs": [program.member]} | members
         return self.worker.image(image, attachments=attachments, **how)
 
     def made(self, image, program, attachments, **members):
