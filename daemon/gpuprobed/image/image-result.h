@@ -36,6 +36,7 @@ struct image_result {
 	bool replaced;
 	bool failed; /* own image, because something went wrong */
 	bool later; /* own image, because of what may pass */
+	bool machine_code; /* the new image is a twin made from machine code */
 	bool no_ptx; /* own image, because it has no PTX that could be edited */
 	bool plan; /* of the SASS engine: what replaces nothing and patches what is loaded
 		      (proto/patch.h) */
