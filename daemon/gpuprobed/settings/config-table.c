@@ -138,10 +138,11 @@ const struct config_setting config_settings[] = {
 	  .help = "keep the PTX and the new image of each replaced image in DIR" },
 	{ "engine", CONFIG_LIST, CONFIG_LIVE, .offset = AT(engine_texts),
 	  .apply = config_apply_engine, .argument = "ENGINE[:MATCH]",
-	  .help = "how probes get into kernels of processes: ptx (the default) and auto: by "
-		  "twins, from PTX; sass: into\n"
-		  "machine code, by NVIDIA's library; off: not at all. MATCH: uid=N, exe=PATH, "
-		  "comm=NAME or\n"
+	  .help = "how probes get into kernels of processes: ptx (the default): by twins, from "
+		  "PTX; auto: from machine\n"
+		  "code, too, where an image has no PTX; sass: into machine code, by NVIDIA's "
+		  "library; off:\n"
+		  "not at all. MATCH: uid=N, exe=PATH, comm=NAME or\n"
 		  "cgroup=PATH; the first one that matches decides, a rule without one is for all "
 		  "others.\n"
 		  "NVIDIA's profilers do not work in processes that have the SASS engine" },
