@@ -173,7 +173,7 @@ int ctl_check_pid(const char *what, int64_t pid);
 /* Which libraries a process has mapped. False: that is not to be seen, as it is another user's, or
  * gone. */
 struct ctl_process_libraries {
-	bool cuda, shim, engine; /* libcuda, our shim, its SASS engine */
+	bool cuda, shim, engine; /* libcuda, our shim, its sanitizer engine */
 };
 bool ctl_process_libraries(int64_t pid, struct ctl_process_libraries *libraries);
 

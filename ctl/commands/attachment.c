@@ -59,8 +59,8 @@ static const char attach_help[] =
 	"      --uid=USER      only processes of this user\n"
 	"      --engine=NAME   auto: by the engine that a process has (the default); ptx: only by "
 	"twins, from PTX;\n"
-	"                      sass: only in machine code, in processes with a rule gpuprobed "
-	"--engine=sass\n"
+	"                      sanitizer: only in machine code, by NVIDIA's patching library, in "
+	"processes with a rule gpuprobed --engine=sanitizer\n"
 	"      --threads=N     values that a per-thread array has for each index; else 65536\n"
 	"      --ring-size=N   bytes of a ring of one process, with K, M or G; else 8M\n"
 	"      --shared        one copy of each map for all processes of a user, in host memory\n"
@@ -82,7 +82,9 @@ static const char detach_help[] =
 
 static const char list_help[] = "Usage: gpuprobectl list\n"
 				"\n"
-				"Lists the attachments that you may see.\n";
+				"Lists the attachments that you may see. CODE is recompiled "
+				"where kernels with the\n"
+				"program are twins, which were compiled from their PTX.\n";
 
 /*
  * The executable as /proc/PID/exe names it: absolute and without links, which is what python3 and
@@ -137,8 +139,10 @@ static int put_spaces(void *userdata, const char *list) {
 static int put_engine(void *userdata, const char *name) {
 	const struct attach *attach = userdata;
 
-	if (strcmp(name, "auto") && strcmp(name, "ptx") && strcmp(name, "sass"))
-		return ctl_usage("--engine: %s is none of auto, ptx and sass", name);
+	/* sass: what sanitizer was called; the daemon knows it, too */
+	if (strcmp(name, "auto") && strcmp(name, "ptx") && strcmp(name, "sanitizer") &&
+	    strcmp(name, "sass"))
+		return ctl_usage("--engine: %s is none of auto, ptx and sanitizer", name);
 	json_add_string(attach->parameters, "engine", name);
 	return -1;
 }
@@ -452,6 +456,11 @@ static json_object *filter_text(json_object *attachment, const char *key) {
 	return value;
 }
 
+/* What the program's kernels run, if it is not their own machine code. A ctl_cell_fn. */
+static json_object *code_text(json_object *attachment, const char *key) {
+	return json_object_new_string(json_int_of(attachment, key) ? "recompiled" : "-");
+}
+
 /* Not part of the table; most daemons have none. */
 static void print_notices(json_object *notices) {
 	for (size_t i = 0; notices && i < json_object_array_length(notices); i++)
@@ -467,6 +476,7 @@ int command_list(struct ctl *ctl, int argc, char **argv) {
 		{ "ENGINE", "engine" },
 		{ "STATE", "state" },
 		{ "MODULES", "modules" },
+		{ "CODE", "recompiled", code_text },
 		{ "PROCESSES", "processes" },
 		{ "OWNER", "owner" },
 		{ "FILTER", "filter", filter_text },

@@ -96,7 +96,7 @@ _gpuprobectl() {
 		return
 		;;
 	--engine)
-		mapfile -t COMPREPLY < <(compgen -W "auto ptx sass" -- "$word")
+		mapfile -t COMPREPLY < <(compgen -W "auto ptx sanitizer" -- "$word")
 		return
 		;;
 	--backend)

@@ -81,15 +81,17 @@ static json_object *traced_calls(const struct script *script) {
 		for (const struct probe *probe = clause->probes; probe; probe = probe->next) {
 			if (clause->on_gpu || probe->kind < PROBE_LAUNCH)
 				continue;
-			if (probe->kind == PROBE_LAUNCH) {
+			if (probe->kind == PROBE_LAUNCH || probe->kind == PROBE_IDLE) {
 				json_append_string(calls, "launch");
 				json_append_string(calls, "cuGraphLaunch"); /* to be counted */
-			} else if (probe->name)
+			} else if (probe->name && probe->kind != PROBE_PROCESS)
 				json_append_string(calls, probe->name);
 			else if (probe->kind == PROBE_COPY || probe->kind == PROBE_SYNC)
 				json_append_string(calls,
 						   probe->kind == PROBE_COPY ? "transfer" : "sync");
-			else
+			else if (probe->kind == PROBE_MODULE)
+				json_append_string(calls, "module");
+			else if (probe->kind != PROBE_PROCESS)
 				json_append_string(calls, "memory");
 		}
 	return calls;
@@ -106,7 +108,9 @@ static int trace_begin(struct follow *follow) {
 	json_add(parameters, "calls", traced_calls(follow->script));
 	list = json_add_array(parameters, "sources");
 	json_append_string(list, "shim");
-	if (!command)
+	if (follow->script->needs_times)
+		json_append_string(list, "gpu");
+	else if (!command)
 		json_append_string(list, "bpf");
 	if (command || follow->options->pid) {
 		list = json_add_array(parameters, "pids");
@@ -271,8 +275,8 @@ static int step(struct follow *follow) {
 }
 
 static bool is_over(const struct follow *follow) {
-	return follow->evaluator.exited || ferror(follow->evaluator.show.out) ||
-	       (follow->stream && follow->over) ||
+	return follow->evaluator.exited || follow->evaluator.endless ||
+	       ferror(follow->evaluator.show.out) || (follow->stream && follow->over) ||
 	       (follow->stop_by && monotonic_now() >= follow->stop_by);
 }
 
@@ -353,6 +357,10 @@ static int finish(struct follow *follow) {
 		attached_tell_unprobed(follow->ctl, follow->session.pid ? 0 : follow->pid,
 				       follow->gpu.seen);
 	follow->lost = tell_lost(follow);
+	if (evaluator->endless)
+		return ctl_fail(CTL_ERROR, "%s:%d:%d: this while did not end after %d rounds",
+				follow->script->name, evaluator->endless->place.line,
+				evaluator->endless->place.column, SCRIPT_WHILE_MAX);
 	return evaluator->failed ? ctl_fail(CTL_ERROR, "out of memory: the maps are not complete")
 				 : CTL_OK;
 }

@@ -14,23 +14,6 @@
 #include "lib/json.h"
 #include "show.h"
 
-static int64_t value_of(const struct store *store, const struct store_entry *entry) {
-	switch (store->map->kind) {
-	case MAP_COUNT:
-	case MAP_HIST:
-	case MAP_LHIST:
-		return entry->count;
-	case MAP_AVG:
-		return entry->count ? entry->sum / entry->count : 0;
-	case MAP_MIN:
-		return entry->count ? entry->min : 0;
-	case MAP_MAX:
-		return entry->count ? entry->max : 0;
-	default:
-		return entry->sum;
-	}
-}
-
 void show_text(FILE *out, const char *text) {
 	char *copy = strdup(text);
 
@@ -116,7 +99,7 @@ static void put_entry(const struct show *show, const struct store *store,
 		if (entry->text)
 			show_text(show->out, entry->text);
 		else
-			fprintf(show->out, "%" PRId64, value_of(store, entry) / div);
+			fprintf(show->out, "%" PRId64, store_value(store, entry) / div);
 		fputc('\n', show->out);
 	}
 }
@@ -144,7 +127,7 @@ static json_object *json_value(const struct store *store, const struct store_ent
 		return object;
 	}
 	if (store->map->kind != MAP_STATS)
-		return json_object_new_int64(value_of(store, entry) / div);
+		return json_object_new_int64(store_value(store, entry) / div);
 	object = json_object_new_object();
 	json_add_int(object, "count", entry->count);
 	json_add_int(object, "average", (entry->count ? entry->sum / entry->count : 0) / div);
@@ -225,20 +208,27 @@ static int order_of(const void *a, const void *b) {
 	return order ? order : (one->key.n > other->key.n) - (one->key.n < other->key.n);
 }
 
-void show_map(const struct show *show, const struct store *store, size_t top, int64_t div) {
-	struct ranked *sorted;
-	size_t n = 0, first;
+struct ranked *show_sorted(const struct store *store, size_t *np) {
+	struct ranked *sorted = calloc(store->entries.n + 1, sizeof(*sorted));
 
-	sorted = calloc(store->entries.n + 1, sizeof(*sorted));
-	if (!sorted)
-		return;
-	for (size_t i = 0; i < store->entries.n; i++) {
+	*np = 0;
+	for (size_t i = 0; sorted && i < store->entries.n; i++) {
 		const struct store_entry *entry = hash_table_at(&store->entries, i);
 
 		if (entry->kept || store->map->kind == MAP_SCALAR || !store_is_zero(store, entry))
-			sorted[n++] = (struct ranked){ value_of(store, entry), entry };
+			sorted[(*np)++] = (struct ranked){ store_value(store, entry), entry };
 	}
-	rank(sorted, n, false, order_of);
+	if (sorted)
+		rank(sorted, *np, false, order_of);
+	return sorted;
+}
+
+void show_map(const struct show *show, const struct store *store, size_t top, int64_t div) {
+	size_t n, first;
+	struct ranked *sorted = show_sorted(store, &n);
+
+	if (!sorted)
+		return;
 	first = top && top < n ? n - top : 0;
 	if (n && show->blank && !show->json)
 		fputc('\n', show->out);

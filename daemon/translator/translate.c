@@ -268,7 +268,7 @@ static int emit_patch(struct translation *t, size_t i, const struct needs *needs
 	if (!r && (strstr(text, "\texit;") || strstr(text, "\ttrap;"))) {
 		result->patch_reason =
 			calls(t->programs + i, HELPER_EXIT)
-				? "bpf_cuda_exit ends a thread, which the SASS engine cannot"
+				? "bpf_cuda_exit ends a thread, which the sanitizer engine cannot"
 				: "it uses an address that is none, which ends a thread";
 	} else if (!r) {
 		result->patch_maps = 1 + (uint32_t)__builtin_popcountll(result->maps);

@@ -97,7 +97,7 @@ static json_object *control_program_json(const struct control_context *context,
 		if (program->maps >> i & 1 && object->maps[i])
 			json_append_string(maps, object->maps[i]->spec.name);
 	json_add(json, "maps", maps);
-	json_add_text(json, "sass", program->patch_fd >= 0 ? "" : program->patch_reason);
+	json_add_text(json, "sanitizer", program->patch_fd >= 0 ? "" : program->patch_reason);
 	json_add(json, "patches", control_patches_json(context, attachment));
 	return json;
 }
