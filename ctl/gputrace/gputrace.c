@@ -88,38 +88,20 @@ static const struct option long_options[] = {
 	{},
 };
 
-/* Of one option. Returns -1 to go on, or the exit status. */
-static int take_option(struct ctl *ctl, struct options *options, int option) {
-	int r = -1;
-
+/* An option that cannot be wrong. False: it is another one. */
+static bool take_simple(struct ctl *ctl, struct options *options, int option) {
 	switch (option) {
 	case 'e':
 		options->program = optarg;
 		break;
-	case 'c':
-		options->shell[0] = (char *)"sh";
-		options->shell[1] = (char *)"-c";
-		options->shell[2] = optarg;
-		options->command = options->shell;
-		break;
-	case 'p':
-		r = ctl_number("-p", optarg, 1, &options->pid);
+	case 'h':
+		options->help = true;
 		break;
 	case 'k':
 		options->kernel = optarg;
 		break;
-	case 'd':
-		r = ctl_number("-d", optarg, 1, &options->seconds);
-		if (r < 0 && options->seconds > 1000000000)
-			r = ctl_usage("-d: %s seconds are too many", optarg);
-		break;
 	case 'o':
 		options->output = optarg;
-		break;
-	case 'f':
-		options->json = !strcmp(optarg, "json");
-		if (!options->json && strcmp(optarg, "text") != 0)
-			r = ctl_usage("-f: %s is neither text nor json", optarg);
 		break;
 	case 'l':
 		options->list = true;
@@ -146,8 +128,37 @@ static int take_option(struct ctl *ctl, struct options *options, int option) {
 	case OPTION_SOCKET:
 		ctl->socket = optarg;
 		break;
-	case 'h':
-		options->help = true;
+	default:
+		return false;
+	}
+	return true;
+}
+
+/* Of one option. Returns -1 to go on, or the exit status. */
+static int take_option(struct ctl *ctl, struct options *options, int option) {
+	int r = -1;
+
+	if (take_simple(ctl, options, option))
+		return r;
+	switch (option) {
+	case 'c':
+		options->shell[0] = (char *)"sh";
+		options->shell[1] = (char *)"-c";
+		options->shell[2] = optarg;
+		options->command = options->shell;
+		break;
+	case 'p':
+		r = ctl_number("-p", optarg, 1, &options->pid);
+		break;
+	case 'd':
+		r = ctl_number("-d", optarg, 1, &options->seconds);
+		if (r < 0 && options->seconds > 1000000000)
+			r = ctl_usage("-d: %s seconds are too many", optarg);
+		break;
+	case 'f':
+		options->json = !strcmp(optarg, "json");
+		if (!options->json && strcmp(optarg, "text") != 0)
+			r = ctl_usage("-f: %s is neither text nor json", optarg);
 		break;
 	case 'V':
 		puts("gputrace " PROJECT_VERSION);

@@ -135,7 +135,7 @@ const struct config_setting config_settings[] = {
 		  "times\n"
 		  "(default: what the pass kprobe_entry says, " DAEMON_STUB_DEFAULT ")" },
 	{ "keep-artifacts", CONFIG_TEXT, .offset = AT(keep_artifacts), .argument = "DIR",
-	  .help = "keep the PTX and the new image of each replaced image in DIR" },
+	  .help = "keep the PTX and the image of each twin in DIR" },
 	{ "engine", CONFIG_LIST, CONFIG_LIVE, .offset = AT(engine_texts),
 	  .apply = config_apply_engine, .argument = "ENGINE[:MATCH]",
 	  .help = "how probes get into kernels of processes: ptx (the default) and auto: by "
