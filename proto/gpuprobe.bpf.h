@@ -318,9 +318,9 @@ struct gpuprobe_kernel_ctx {
 };
 
 /*
- * A launch. All is 0 where it is not known: in device functions, on the SASS engine, where the
- * image of the module is replaced (gpuprobe-shim(7)), and in kernels whose parameters leave no
- * room (they take more than 4064 bytes; 32728 with PTX 8.1 and newer for sm_70 and newer).
+ * A launch. All is 0 where it is not known: in device functions, on the sanitizer engine, and in
+ * kernels whose parameters leave no room (they take more than 4064 bytes; 32728 with PTX 8.1 and
+ * newer for sm_70 and newer).
  */
 struct gpuprobe_launch {
 	__u64 id; /* no other launch has it, in whatever process. Those of one host thread are
@@ -350,11 +350,11 @@ struct gpuprobe_launch_ctx {
 };
 
 /*
- * The SASS engine patches machine code and needs no PTX. It has all of these fields but param_count
- * and params. The verifier cannot know which engine will be used, so a program that reads these two
- * is not attached there. At memory accesses instruction_id is the address of the instruction, the
- * address of shared and local memory is an offset in it, and kind is load, store or atomic. The
- * value of a store is there; that of an atomic is not.
+ * The sanitizer engine patches machine code and needs no PTX. It has all of these fields but
+ * param_count and params. The verifier cannot know which engine will be used, so a program that
+ * reads these two is not attached there. At memory accesses instruction_id is the address of the
+ * instruction, the address of shared and local memory is an offset in it, and kind is load, store
+ * or atomic. The value of a store is there; that of an atomic is not.
  */
 
 /* At a memory instruction. */
@@ -372,7 +372,8 @@ struct gpuprobe_memory_ctx {
 	struct gpuprobe_launch launch;
 };
 
-/* At kprobe/K@call, @ret, @barrier, @syncwarp, @shfl, @malloc, @free; on the SASS engine only. */
+/* At kprobe/K@call, @ret, @barrier, @syncwarp, @shfl, @malloc, @free; on the sanitizer engine only.
+ */
 struct gpuprobe_event_ctx {
 	gpuprobe_kernel_id kernel_id;
 	__u64 pc; /* address of the instruction */

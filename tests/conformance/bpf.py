@@ -5,6 +5,7 @@ The assembler takes the syntax of LLVM's disassembler, one instruction a line or
 
     r1 = 5            w1 = w2           r1 += r2         w1 s/= -3       r1 = (s8)r2      r1 = -r1
     r1 = 0x1122334455667788 ll          r1 = map[0] ll   r1 = value[0] + 8 ll
+    r1 = thread + 8 ll
     r1 = be16 r1      r1 = le32 r1      r1 = bswap64 r1
     r0 = *(u64 *)(r1 + 8)               r0 = *(s8 *)(r1 - 1)
     *(u32 *)(r10 - 4) = r1              *(u8 *)(r1 + 0) = 7
@@ -34,6 +35,8 @@ SIZES = {"8": 0x10, "16": 0x08, "32": 0x00, "64": 0x18}
 BYTES = {0x10: 1, 0x08: 2, 0x00: 4, 0x18: 8}
 ATOMICS = {"+": 0x00, "|": 0x40, "&": 0x50, "^": 0xA0}
 FETCHES = {"add": 0x01, "or": 0x41, "and": 0x51, "xor": 0xA1}
+
+THREAD = 64  # in place of the number of a map: the variables of a thread
 
 LDX, LD, ST, STX, ALU32, JMP, JMP32, ALU64 = 1, 0, 2, 3, 4, 5, 6, 7
 
@@ -94,6 +97,11 @@ def _(a, m):
 @rule(r"r(\d+) = value\[(\d+)\] \+ (\d+) ll")
 def _(a, m):
     return insn(0x18, int(m[1]), 6, 0, int(m[2])) + insn(0, 0, 0, 0, int(m[3]))
+
+
+@rule(r"r(\d+) = thread \+ (\d+) ll")
+def _(a, m):
+    return insn(0x18, int(m[1]), 6, 0, THREAD) + insn(0, 0, 0, 0, int(m[2]))
 
 
 @rule(r"r(\d+) = function (\S+) ll")
@@ -280,6 +288,7 @@ class Thread:
         self.number = self.block_number * machine.block[0] * machine.block[1] * machine.block[2] + in_block
         self.sm = self.block_number + machine.first_sm & 127
         self.stack = bytearray(machine.garbage * 512 * 8)
+        self.variables = bytearray(machine.thread_size)
         self.records, self.visits = [], {}
         self.may_goto = machine.LOOPS
 
@@ -315,6 +324,7 @@ class Machine:
     CONTEXT = 0x50000000
     STACK = 0x70000000
     RECORDS = 0x60000000  # each has 64 KiB
+    THREAD = 0x40000000
     REFERENCES = 0x30000000  # to maps
     MAPS = 1 << 40  # the values of each have 4 GiB
     CONTEXT_SIZE = 168
@@ -331,6 +341,7 @@ class Machine:
         self.grid, self.block = shape_of(grid), shape_of(block)
         self.clock, self.first_sm = 1000, 0
         self.garbage = b"\0"  # on stacks
+        self.thread_size, self.runs = 0, 1
         self.current = None
 
     def region(self, address, size):
@@ -338,6 +349,8 @@ class Machine:
             return self.memory, address - self.MEMORY
         if self.STACK <= address and address + size <= self.STACK + len(self.current.stack):
             return self.current.stack, address - self.STACK
+        if self.THREAD <= address and address + size <= self.THREAD + len(self.current.variables):
+            return self.current.variables, address - self.THREAD
         if self.context is not None and self.CONTEXT <= address and address + size <= self.CONTEXT + len(self.context):
             return self.context, address - self.CONTEXT
         for areas, base, bits in ((self.current.records, self.RECORDS, 16), (self.maps, self.MAPS, 32)):
@@ -582,10 +595,12 @@ class Machine:
 
     def thread(self):
         """Runs the current thread. Gives (name, place, values) at each helper of lanes; returns r0, or None: it left the kernel."""
-        if any(i[0] == 0x18 and i[1] >> 4 == 6 and not self.maps[i[3]].armed for i in self.insns):
+        if any(i[0] == 0x18 and i[1] >> 4 == 6 and i[3] != THREAD and not self.maps[i[3]].armed for i in self.insns):
             return 0
         try:
-            return (yield from self.steps())
+            for _ in range(self.runs):
+                result = yield from self.steps()
+            return result
         except Exit:
             return None
 
@@ -649,6 +664,8 @@ class Machine:
                     regs[dst] = pc - 1 + imm + 1  # not 0
                 elif src == 5:
                     regs[dst] = self.REFERENCES + imm
+                elif imm == THREAD:
+                    regs[dst] = self.THREAD + high
                 else:
                     regs[dst] = self.MAPS + (imm << 32) + high
             elif kind == LDX:

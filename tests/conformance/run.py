@@ -12,6 +12,8 @@ bpf.py and by BPF_RUN --batch (which needs a libcuda.so.1: NVIDIA's or tests/sim
     .grid N[xN[xN]], .block N...   how many threads run it; all must return the same
     .memory                        the memory is part of the result
     .unarmed                       maps have no data yet
+    .thread BYTES                  there are variables of a thread, `thread` in the program
+    .runs N                        each thread runs the program so often; r0 is that of the last
     .whole                         all threads of each warp are together (see bpf-run.c), so that this is tested without a GPU
     .warps MASK                    these lanes are
     .uniform                       what the place fixes of the context is the same in all lanes, as a pass says (proto/point.h)
@@ -21,7 +23,7 @@ bpf.py and by BPF_RUN --batch (which needs a libcuda.so.1: NVIDIA's or tests/sim
     => error: TEXT                 or: the translator refuses it, with TEXT in the message
 
 --fill writes the interpreter's result where a case has none. --reference runs the interpreter only. --patch runs the patch forms of
-the programs, which those that call bpf_cuda_exit do not have. Exit 77: no CUDA driver.
+the programs, which those that call bpf_cuda_exit or have variables of a thread do not have. Exit 77: no CUDA driver.
 """
 
 import subprocess
@@ -38,6 +40,7 @@ class Case:
         self.memory, self.maps, self.grid, self.block = b"", [], "1", "1"
         self.want_memory = self.unarmed = self.uniform = False
         self.warps = None
+        self.thread, self.runs = 0, 1
         self.context = None
         self.text, self.expected = "", None
 
@@ -66,6 +69,8 @@ class Case:
             words.append("want=memory")
         if self.warps:
             words.append("warps=" + self.warps)
+        if self.thread:
+            words += ["thread=%d" % self.thread, "runs=%d" % self.runs]
         if self.unarmed:
             words.append("maps=unarmed")
         if self.uniform:
@@ -79,6 +84,7 @@ class Case:
             if isinstance(m, bpf_maps.Ring) and not m.together and bpf.count(self.block) > 1 and "records" not in m.options:
                 raise bpf.BpfError("which records are one batch depends on the driver")
         machine = bpf.Machine(self.code(), self.memory, maps, self.grid, self.block, self.context, self.mask())
+        machine.thread_size, machine.runs = self.thread, self.runs
         words = ["0x%x" % machine.run(backwards)] + [m.dump().hex() or "-" for m in maps]
         if self.want_memory:
             words.append(bytes(machine.memory).hex())
@@ -115,6 +121,10 @@ def read_cases(path):
                 case.grid = line[6:]
             elif line.startswith(".block "):
                 case.block = line[7:]
+            elif line.startswith(".thread "):
+                case.thread = int(line[8:])
+            elif line.startswith(".runs "):
+                case.runs = int(line[6:])
             elif line == ".memory":
                 case.want_memory = True
             elif line == ".unarmed":
@@ -194,6 +204,8 @@ def main():
         for case in cases:
             if case.exits() and not case.expected.startswith("error: "):
                 case.expected = "error: no patch form: bpf_cuda_exit ends a thread"
+            elif case.thread and not case.expected.startswith("error: "):
+                case.expected = "error: no patch form: it has variables of a thread"
     answers = run_batch(bpf_run, cases) if bpf_run else [None] * len(cases)
     for case, answer in zip(cases, answers):
         wrong = []

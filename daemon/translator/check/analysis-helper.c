@@ -22,6 +22,23 @@ static void note_maps(struct analysis *a, uint64_t maps) {
 	analysis_escape(a, &value);
 }
 
+/* A helper wants an address in memory. */
+static int helper_takes_no_thread(struct analysis *a, size_t pc, const struct value *address) {
+	return fault_at(a->fault, pc,
+			"a helper cannot take the address of %s, which is a register: copy it to a "
+			"variable of the function",
+			analysis_thread_name(a, address));
+}
+
+/* A helper writes `n` bytes at an address plus an offset. */
+static int helper_writes(struct analysis *a, struct analysis_frame *state, uint32_t frame,
+			 size_t pc, const struct value *address, int64_t offset, unsigned n,
+			 const struct value *number) {
+	if (address->kind == VALUE_THREAD)
+		return helper_takes_no_thread(a, pc, address);
+	return analysis_store(a, state, frame, pc, address, offset, n, number);
+}
+
 /* A helper reads `size` bytes at an address that stay what they are. */
 static int helper_reads(struct analysis *a, struct analysis_frame *state, uint32_t frame, size_t pc,
 			const struct value *address, uint64_t size) {
@@ -50,6 +67,8 @@ static int helper_reads(struct analysis *a, struct analysis_frame *state, uint32
 		return fault_at(a->fault, pc, "a helper would read through a reference to a map");
 	case VALUE_RECORD:
 		return analysis_check_record(a, pc, address, 0, size);
+	case VALUE_THREAD:
+		return helper_takes_no_thread(a, pc, address);
 	case VALUE_CONTEXT:
 	case VALUE_LOST:
 		return fault_at(a->fault, pc,
@@ -175,8 +194,8 @@ static int step_comm(struct analysis *a, struct analysis_frame *state, uint32_t 
 		return fault_at(a->fault, pc, "%s (%u): R2 is not a constant of 1 to %u",
 				helper->name, helper->id, COMM_SIZE_MAX);
 	for (uint64_t i = 0; !r && i < size; i += size - i >= 8 ? 8 : 1)
-		r = analysis_store(a, state, frame, pc, regs + 1, (int64_t)i, size - i >= 8 ? 8 : 1,
-				   &scalar);
+		r = helper_writes(a, state, frame, pc, regs + 1, (int64_t)i, size - i >= 8 ? 8 : 1,
+				  &scalar);
 	return r;
 }
 
@@ -308,7 +327,7 @@ int analysis_helper(struct analysis *a, struct analysis_frame *state, uint32_t f
 			struct value number =
 				value_same(uniform_result(helper), analysis_site(frame, pc), i);
 
-			r = analysis_store(a, state, frame, pc, regs + i, 0, 8, &number);
+			r = helper_writes(a, state, frame, pc, regs + i, 0, 8, &number);
 		}
 		break;
 	case HELPER_NUMBER:

@@ -43,7 +43,7 @@ static void emit_comm(struct emitter *e) {
 /* The calling thread leaves the kernel: what follows in the program is not reached. */
 static void emit_exit(struct emitter *e) {
 	emit_call(e, "gpuprobe_exit", NULL, 0);
-	LLVMBuildRet(e->builder, emit_const(e, 0));
+	emit_return(e, emit_const(e, 0));
 	LLVMPositionBuilderAtEnd(e->builder, emit_new_block(e, "left"));
 	emit_set(e, 0, emit_const(e, 0));
 }
