@@ -76,6 +76,27 @@ static bool linear(struct script *script, struct map *map, struct node *call) {
 	return true;
 }
 
+/* min(), max() and hist() take floats, too; of one map all are, or none is. */
+static bool check_aggregated(struct script *script, struct clause *clause, struct map *map,
+			     struct node *call) {
+	const enum builtin_id id = call->builtin->id;
+	const bool floats = id == BUILTIN_MIN || id == BUILTIN_MAX || id == BUILTIN_HIST;
+
+	if (!check_operand(script, clause, call->a))
+		return false;
+	if (call->a->type != TYPE_FLOAT || !floats) {
+		if (!check_number(script, clause, call->a, call->builtin->name))
+			return false;
+	}
+	if (floats && map->value != TYPE_NONE && map->value != call->a->type)
+		return script_fail(script, call->a->place, "%s was given %s at line %d, column %d",
+				   map->name, map->value == TYPE_FLOAT ? "floats" : "integers",
+				   map->kind_place.line, map->kind_place.column);
+	if (floats)
+		map->value = call->a->type;
+	return true;
+}
+
 bool check_aggregate(struct script *script, struct clause *clause, struct node *target,
 		     struct node *call) {
 	if (!check_builtin(script, clause, call))
@@ -86,9 +107,17 @@ bool check_aggregate(struct script *script, struct clause *clause, struct node *
 				   call->builtin->name, call->builtin->form);
 	if (!check_map_kind(script, target, call->builtin->kind))
 		return false;
-	if (call->a && !check_number(script, clause, call->a, call->builtin->name))
+	if (call->a && !check_aggregated(script, clause, target->map, call))
 		return false;
 	return call->builtin->id != BUILTIN_LHIST || linear(script, target->map, call);
+}
+
+/* Nothing is added on the GPU any more: then all maps can be cleared. */
+static bool is_at_end(const struct clause *clause) {
+	for (const struct probe *probe = clause->probes; probe; probe = probe->next)
+		if (probe->kind != PROBE_END)
+			return false;
+	return true;
 }
 
 /* print(), clear(), zero(): a whole map. */
@@ -107,7 +136,7 @@ static bool whole_map(struct script *script, struct clause *clause, struct node 
 		return false;
 	if (!map->map->kind_place.line)
 		map->map->kind_place = map->place; /* where it is named, until its kind is known */
-	if (call->builtin->id != BUILTIN_PRINT && !map->map->cleared.line)
+	if (call->builtin->id != BUILTIN_PRINT && !is_at_end(clause) && !map->map->cleared.line)
 		map->map->cleared = map->place;
 	for (struct node *number = map->next; number; number = number->next)
 		if (number->kind != NODE_NUMBER || number->number < 1)
@@ -129,14 +158,27 @@ static bool format(struct script *script, struct clause *clause, struct node *ca
 		if (piece.kind == FORMAT_TEXT)
 			continue;
 		if (piece.kind == FORMAT_WRONG)
-			return script_fail(script, call->a->place,
-					   "%.*s: printf() has %%d %%u %%x %%s %%%%, with a width",
-					   (int)piece.n, piece.text);
+			return script_fail(
+				script, call->a->place,
+				"%.*s: printf() has %%d %%u %%x %%s %%f %%e %%g %%%%, with a width",
+				(int)piece.n, piece.text);
 		if (!argument)
 			return script_fail(script, call->a->place,
 					   "the format has more conversions than there are values");
-		if (!check_expression(script, clause, argument))
+		if (!check_operand(script, clause, argument))
 			return false;
+		if (piece.kind == FORMAT_FLOAT || argument->type == TYPE_FLOAT) {
+			if (piece.kind != FORMAT_FLOAT || argument->type != TYPE_FLOAT)
+				return script_fail(script, argument->place,
+						   "%.*s is for %s; floats are for %%f %%e %%g",
+						   (int)piece.n, piece.text,
+						   piece.kind == FORMAT_FLOAT
+							   ? "a float, such as f32(value)"
+						   : piece.kind == FORMAT_STRING ? "a text"
+										 : "a number");
+			argument = argument->next;
+			continue;
+		}
 		if ((argument->type == TYPE_TEXT) != (piece.kind == FORMAT_STRING))
 			return script_fail(script, argument->place,
 					   "%.*s is for a %s, this is a %s", (int)piece.n,
@@ -189,6 +231,14 @@ bool check_statement_call(struct script *script, struct clause *clause, struct n
 		return !call->a || check_number(script, clause, call->a, "exit");
 	case BUILTIN_PARAM:
 		return script_fail(script, call->place, "param() is a value: @ = sum(param(0))");
+	case BUILTIN_F16:
+	case BUILTIN_BF16:
+	case BUILTIN_F32:
+	case BUILTIN_F64:
+	case BUILTIN_ISNAN:
+	case BUILTIN_ISINF:
+		return script_fail(script, call->place, "%s() is a value: if (isnan(f32(value)))",
+				   call->text);
 	default:
 		return script_fail(script, call->place,
 				   "%s is an aggregation: put it into a map, as in @x = %s",

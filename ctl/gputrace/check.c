@@ -19,7 +19,13 @@ static struct place *first(struct place *place, struct place here) {
 
 /* Of an expression that has been checked: twice would take 2 to the power of its depth. */
 static bool is_number(struct script *script, const struct node *node, const char *what) {
-	if (node->type == TYPE_KERNEL || node->type == TYPE_LINE)
+	if (node->type == TYPE_FLOAT)
+		return script_fail(
+			script, node->place,
+			"%s takes integers, this is a float: it can be compared, tested by "
+			"isnan() and isinf(), and given to min(), max() and hist()",
+			what);
+	if (node->type >= TYPE_KERNEL)
 		return script_fail(script, node->place,
 				   "%s is a name here, not a number: it can be the key of a map",
 				   node->text);
@@ -55,6 +61,29 @@ static bool word_missing(struct script *script, const struct node *node, const s
 			   hint);
 }
 
+/* What a name is on the GPU. Memory instructions are known by their own ids alone. */
+static enum type id_type(enum word_id id, bool memory) {
+	return id == WORD_LINE   ? TYPE_LINE
+	       : id == WORD_TYPE ? TYPE_LINE_TYPE
+	       : memory          ? TYPE_LINE_KERNEL
+				 : TYPE_KERNEL;
+}
+
+/* Probes of a body that would give a word two meanings. */
+static bool check_mixed(struct script *script, const struct clause *clause,
+			const struct node *node) {
+	bool memory = clause->probes->kind == PROBE_MEMORY;
+
+	for (const struct probe *probe = clause->probes; probe; probe = probe->next)
+		if ((probe->kind == PROBE_MEMORY) != memory)
+			return script_fail(
+				script, node->place,
+				"at mem.thread: kernel is known in another way than at %s:; write "
+				"the body twice",
+				memory ? probe->parts[0] : clause->probes->parts[0]);
+	return true;
+}
+
 static bool check_word(struct script *script, const struct clause *clause, struct node *node) {
 	struct suggestion suggestion = { .wanted = node->text };
 	const struct word *word = word_find(node->text);
@@ -72,8 +101,10 @@ static bool check_word(struct script *script, const struct clause *clause, struc
 	node->word = word;
 	node->type = word->type;
 	if (clause->on_gpu && word->type == TYPE_TEXT)
-		node->type = word->id == WORD_LINE ? TYPE_LINE : TYPE_KERNEL;
+		node->type = id_type(word->id, clause->probes->kind == PROBE_MEMORY);
 	script->needs_stacks |= word->id == WORD_USTACK;
+	if (word->id == WORD_KERNEL && clause->on_gpu && !check_mixed(script, clause, node))
+		return false;
 	return word->id != WORD_ARGS || check_argument(script, clause, node, &node->type);
 }
 
@@ -113,16 +144,56 @@ static bool check_map_read(struct script *script, struct clause *clause, struct 
 	return true;
 }
 
+static bool is_kernel(enum type type) {
+	return type == TYPE_KERNEL || type == TYPE_LINE_KERNEL;
+}
+
+/* A number as it is written becomes a float beside a float. */
+static bool make_float(struct node *node) {
+	const bool minus = node->kind == NODE_UNARY && node->op == OP_MINUS;
+	const struct node *constant = minus ? node->a : node;
+	double real;
+
+	if (constant->kind == NODE_NUMBER)
+		real = (double)constant->number;
+	else if (constant->kind == NODE_FLOAT)
+		memcpy(&real, &constant->number, sizeof(real));
+	else
+		return node->type == TYPE_FLOAT;
+	real = minus ? -real : real;
+	node->kind = NODE_FLOAT;
+	node->type = TYPE_FLOAT;
+	memcpy(&node->number, &real, sizeof(real));
+	return true;
+}
+
+/* -0.5 is a float, too. */
+bool check_operand(struct script *script, struct clause *clause, struct node *node) {
+	if (node->kind == NODE_UNARY && node->op == OP_MINUS && node->a->kind == NODE_FLOAT)
+		return make_float(node);
+	return check_expression(script, clause, node);
+}
+
+static bool check_floats(struct script *script, struct node *node) {
+	if (node->op < OP_EQ || node->op > OP_GE)
+		return is_number(script, node->a->type == TYPE_FLOAT ? node->a : node->b,
+				 "arithmetic");
+	return (make_float(node->a) && make_float(node->b)) ||
+	       script_fail(script, node->place,
+			   "a float is compared with a float, or with a number as it is written");
+}
+
 static bool check_binary(struct script *script, struct clause *clause, struct node *node) {
 	const bool equality = node->op == OP_EQ || node->op == OP_NE;
 
-	if (!check_expression(script, clause, node->a) ||
-	    !check_expression(script, clause, node->b))
+	if (!check_operand(script, clause, node->a) || !check_operand(script, clause, node->b))
 		return false;
 	node->type = TYPE_NUMBER;
+	if (node->a->type == TYPE_FLOAT || node->b->type == TYPE_FLOAT)
+		return check_floats(script, node);
 	if (equality && node->a->type == TYPE_TEXT && node->b->type == TYPE_TEXT)
 		return true;
-	if (equality && (node->a->type == TYPE_KERNEL || node->b->type == TYPE_KERNEL))
+	if (equality && (is_kernel(node->a->type) || is_kernel(node->b->type)))
 		return script_fail(script, node->place,
 				   "a kernel cannot be compared on the GPU: say which one in the "
 				   "probe, as in thread:NAME");
@@ -151,6 +222,14 @@ static bool check_call(struct script *script, struct clause *clause, struct node
 		return script_fail(script, node->place,
 				   "%s() is no value: it stands behind a map and =, as in @x = %s",
 				   node->text, node->builtin->form);
+	node->type = node->builtin->id >= BUILTIN_ISNAN ? TYPE_NUMBER : TYPE_FLOAT;
+	if (node->builtin->id >= BUILTIN_ISNAN)
+		return check_operand(script, clause, node->a) &&
+		       (node->a->type == TYPE_FLOAT ||
+			script_fail(script, node->a->place,
+				    "%s() takes a float, such as f32(value)", node->text));
+	if (node->builtin->id >= BUILTIN_F16)
+		return check_number(script, clause, node->a, node->text);
 	if (node->builtin->id != BUILTIN_PARAM)
 		return script_fail(script, node->place, "%s() gives no value", node->text);
 	for (const struct probe *probe = clause->probes; probe; probe = probe->next)
@@ -167,6 +246,9 @@ bool check_expression(struct script *script, struct clause *clause, struct node 
 	switch (node->kind) {
 	case NODE_NUMBER:
 		node->type = TYPE_NUMBER;
+		return true;
+	case NODE_FLOAT:
+		node->type = TYPE_FLOAT;
 		return true;
 	case NODE_STRING:
 		node->type = TYPE_TEXT;
@@ -197,8 +279,12 @@ static bool check_assign_value(struct script *script, struct clause *clause, str
 	struct node *target = node->a, *value = node->b;
 	enum type *type;
 
-	if (!check_expression(script, clause, value))
+	if (!check_operand(script, clause, value))
 		return false;
+	if (target->kind == NODE_MAP && value->type == TYPE_FLOAT)
+		return script_fail(script, value->place,
+				   "a map keeps floats by min(), max() and hist(): %s = max(...)",
+				   target->text);
 	if (target->kind == NODE_LOCAL && !check_local(script, clause, target, node->op == OP_NONE))
 		return false;
 	if (target->kind == NODE_MAP && !check_map_kind(script, target, MAP_SCALAR))
@@ -210,8 +296,7 @@ static bool check_assign_value(struct script *script, struct clause *clause, str
 	if (*type != value->type)
 		return script_fail(script, value->place, "%s was given another type before",
 				   target->text);
-	if (value->type == TYPE_KERNEL || value->type == TYPE_LINE ||
-	    (node->op != OP_NONE && value->type != TYPE_NUMBER))
+	if (value->type >= TYPE_KERNEL || (node->op != OP_NONE && value->type != TYPE_NUMBER))
 		return is_number(script, value, "an assignment");
 	if (target->kind == NODE_MAP && clause->on_gpu && node->op != OP_NONE &&
 	    node->op != OP_ADD && node->op != OP_SUB)

@@ -17,10 +17,10 @@ struct cost {
 	size_t insns, lookups, updates, atomics, helpers;
 };
 
-static const char *const operators[] = { "+",  "-", "*", "/",   "|", "&", "<<",
-					 ">>", "-", "%", "^",   "",  "s>>", "" };
-static const char *const conditions[] = { "",    "==", ">",  ">=", "&",  "!=", "s>", "s>=",
-					  "",    "",   "<",  "<=", "s<", "s<=" };
+static const char *const operators[] = { "+",  "-", "*", "/", "|", "&",   "<<",
+					 ">>", "-", "%", "^", "",  "s>>", "" };
+static const char *const conditions[] = { "",    "==", ">", ">=", "&",  "!=", "s>",
+					  "s>=", "",   "",  "<",  "<=", "s<", "s<=" };
 
 static bool is_wide(const struct bpf_insn *insn) {
 	return insn->code == (BPF_LD | BPF_DW | BPF_IMM);
@@ -58,7 +58,8 @@ static struct cost cost_of(const struct code_program *program) {
 		if (insn->code != (BPF_JMP | BPF_EXIT))
 			from[i] = from[next];
 		if (is_jump(insn) && insn->off > 0 &&
-		    (BPF_OP(insn->code) == BPF_JA || from[next + (size_t)insn->off].insns > from[i].insns))
+		    (BPF_OP(insn->code) == BPF_JA ||
+		     from[next + (size_t)insn->off].insns > from[i].insns))
 			from[i] = from[next + (size_t)insn->off];
 		add_insn(&from[i], insn);
 	}
@@ -165,7 +166,8 @@ void code_print(const struct code *code, FILE *out) {
 		const struct cost cost = cost_of(program);
 
 		fprintf(out, "%s: at most %zu instructions an event", program->section, cost.insns);
-		fprintf(out, ", with %zu lookups and %zu changes of maps, %zu atomics, %zu helpers\n",
+		fprintf(out,
+			", with %zu lookups and %zu changes of maps, %zu atomics, %zu helpers\n",
 			cost.lookups, cost.updates, cost.atomics, cost.helpers);
 		for (size_t at = 0; at < program->n_insns; at++) {
 			put_insn(out, code, program, at);

@@ -7,7 +7,11 @@
 
 #include "emit.h"
 
-#define TRIES 1024 /* of min() and max(): each that fails means another thread had a better one */
+/* Of all min() and max() of a program: the verifier goes through them one by one, and has a limit.
+ * Each that fails means another thread had a better one. */
+#define TRIES 2048
+#define TRIES_MOST 1024
+#define TRIES_LEAST 64
 
 static uint32_t map_index(const struct emit *emit, const struct map *map) {
 	return (uint32_t)(map - emit->code->script->maps);
@@ -94,7 +98,9 @@ static void put_key(struct emit *emit, const struct node *node, int place, int v
 	emit_constant(emit, BPF_REG_2, 0);
 	if (code_map_has_bucket(map)) {
 		emit_load(emit, BPF_REG_1, BPF_REG_10, value);
-		if (map->kind == MAP_HIST)
+		if (map->value == TYPE_FLOAT)
+			emit_float_bucket(emit);
+		else if (map->kind == MAP_HIST)
 			log_bucket(emit);
 		else
 			linear_bucket(emit, map);
@@ -144,13 +150,19 @@ static size_t find_element(struct emit *emit, const struct map *map, int key, in
 	return emit_jump_constant(emit, BPF_JEQ, BPF_REG_0, 0);
 }
 
+static int64_t tries_each(int n) {
+	const int tries = TRIES / n;
+
+	return tries > TRIES_MOST ? TRIES_MOST : tries < TRIES_LEAST ? TRIES_LEAST : tries;
+}
+
 /* R0: the element; the value at @value replaces its own if it is better. */
 static void keep_best(struct emit *emit, const struct map *map, int value) {
 	size_t again, worse, done;
 
 	emit_move(emit, BPF_REG_7, BPF_REG_0);
 	emit_load(emit, BPF_REG_8, BPF_REG_10, value);
-	emit_constant(emit, BPF_REG_9, TRIES);
+	emit_constant(emit, BPF_REG_9, tries_each(emit->n_best));
 	again = emit->program->n_insns;
 	emit_load(emit, BPF_REG_0, BPF_REG_7, 0);
 	worse = emit_jump(emit, map->kind == MAP_MIN ? BPF_JSGE : BPF_JSLE, BPF_REG_8, BPF_REG_0);
@@ -208,10 +220,12 @@ static void assign_map(struct emit *emit, const struct node *node) {
 	const bool best = map->kind == MAP_MIN || map->kind == MAP_MAX;
 	const struct node *argument = map->kind == MAP_SCALAR ? node->b : node->b->a;
 	const int value = emit_take(emit, 1), key = emit_take(emit, words ? words : 1);
-	size_t full, end;
+	size_t full, end, nan = 0;
 
 	if (argument) {
 		emit_expression(emit, argument);
+		if (best && map->value == TYPE_FLOAT)
+			nan = emit_float_order(emit);
 		emit_store(emit, BPF_REG_10, value, BPF_REG_0);
 	}
 	put_key(emit, node->a, key, value);
@@ -221,6 +235,8 @@ static void assign_map(struct emit *emit, const struct node *node) {
 	emit_land(emit, full);
 	emit_lost(emit, map_index(emit, map));
 	emit_land(emit, end);
+	if (nan)
+		emit_land(emit, nan);
 	emit_give(emit, 1 + (words ? words : 1));
 }
 

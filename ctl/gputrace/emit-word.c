@@ -43,8 +43,9 @@ static int field_of(const struct emit *emit, enum word_id id) {
 
 	switch (id) {
 	case WORD_KERNEL:
-		return CTX_KERNEL;
+		return memory ? MEMORY_INSTRUCTION : CTX_KERNEL;
 	case WORD_LINE:
+	case WORD_TYPE:
 		return MEMORY_INSTRUCTION;
 	case WORD_DEVICE:
 		return CTX_DEVICE;
@@ -190,6 +191,9 @@ void emit_word(struct emit *emit, const struct node *node) {
 	case WORD_WARP:
 		emit_thread_number(emit);
 		emit_alu_constant(emit, BPF_RSH, BPF_REG_0, 5);
+		break;
+	case WORD_GPUTIME:
+		emit_call(emit, HELPER_TIME);
 		break;
 	case WORD_SM:
 		emit_call(emit, HELPER_SM);

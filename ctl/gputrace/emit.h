@@ -16,6 +16,7 @@ struct emit {
 	struct place place; /* for errors */
 	size_t insns_room, references_room;
 	size_t stack; /* bytes in use */
+	int n_best; /* min() and max() of the program */
 	int duration; /* place on the stack of the duration; 0: none */
 };
 
@@ -54,6 +55,16 @@ void emit_expression(struct emit *emit, const struct node *node);
 /* A word that a probe has. True: it was one that can be loaded into a register at once. */
 bool emit_word_direct(struct emit *emit, const struct node *node, int to);
 void emit_word(struct emit *emit, const struct node *node);
+/* R0 = R0 op R1 */
+void emit_operation(struct emit *emit, enum op op);
+/* emit-float.c: f32() and its like, isnan() and isinf(). */
+void emit_float_call(struct emit *emit, const struct node *node);
+/* The same as emit_operation(), of two floats. */
+void emit_float_compare(struct emit *emit, enum op op);
+/* R0, a float, becomes an integer that is in order as floats are. Returns the jump of NaN. */
+size_t emit_float_order(struct emit *emit);
+/* The bucket of R1, a float, into R2. */
+void emit_float_bucket(struct emit *emit);
 /* Leaves the program unless the thread is the one that a probe means. */
 void emit_filter(struct emit *emit);
 /* The number of the block in the grid and of the thread in the block, in R0. */

@@ -5,6 +5,7 @@
  * in eBPF, so that a script means the same on both sides.
  */
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -159,14 +160,33 @@ static struct value evaluate_binary(struct frame *frame, const struct node *node
 	if (node->op == OP_EITHER && a.number)
 		return number(1);
 	b = evaluate(frame, node->b);
+	if (node->a->type == TYPE_FLOAT)
+		return number(operate_float(node->op, a.number, b.number));
 	if (a.type == TYPE_TEXT)
 		return number(!strcmp(a.text, b.text) == (node->op == OP_EQ));
 	return number(operate(node->op, a.number, b.number));
 }
 
+/* f32() and its like, isnan() and isinf(). */
+static struct value evaluate_float(struct frame *frame, const struct node *node) {
+	const int64_t bits = evaluate(frame, node->a).number;
+
+	switch (node->builtin->id) {
+	case BUILTIN_ISNAN:
+		return number(float_is_nan(bits));
+	case BUILTIN_ISINF:
+		return number(isinf(float_real(bits)) != 0);
+	default:
+		return number(float_of(node->builtin->id, bits));
+	}
+}
+
 static struct value evaluate(struct frame *frame, const struct node *node) {
 	switch (node->kind) {
+	case NODE_CALL:
+		return evaluate_float(frame, node);
 	case NODE_NUMBER:
+	case NODE_FLOAT:
 		return number(node->number);
 	case NODE_STRING:
 		return (struct value){ .type = TYPE_TEXT, .text = node->text };
@@ -244,6 +264,11 @@ static void print_map(struct evaluator *evaluator, size_t i, size_t top, int64_t
 static void clear_map(struct evaluator *evaluator, size_t i, bool keep) {
 	struct store *host = &evaluator->host[i], *base = &evaluator->base[i];
 
+	if (!evaluator->refresh) { /* there is nothing to come: all of it is the host's */
+		evaluator->failed |= !store_merge(host, &evaluator->gpu[i], false) ||
+				     !store_merge(host, base, true);
+		store_clear(&evaluator->gpu[i]);
+	}
 	store_clear(base);
 	evaluator->failed |= !store_merge(base, &evaluator->gpu[i], false);
 	for (size_t j = 0; j < base->entries.n; j++)

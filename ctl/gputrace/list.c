@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Lists what can be probed (list.h). Functions of the driver are known by a table. Kernels are known
- * when a program launches them: those are listed by a script of our own.
+ * Lists what can be probed (list.h). Functions of the driver are known by a table. Kernels are
+ * known when a program launches them: those are listed by a script of our own.
  */
 
 #include <stdio.h>
@@ -105,9 +105,10 @@ static int list_one(const struct options *options, const struct probe *probe, ch
 		return CTL_OK;
 	}
 	if (!options->pid && !options->command)
-		return ctl_usage("-l %s: kernels are seen when they are launched: -p PID -d SECONDS, "
-				 "or -- CMD",
-				 options->file);
+		return ctl_usage(
+			"-l %s: kernels are seen when they are launched: -p PID -d SECONDS, "
+			"or -- CMD",
+			options->file);
 	*scriptp = kernel_script(probe);
 	return *scriptp ? CTL_OK : ctl_fail(CTL_ERROR, "out of memory");
 }

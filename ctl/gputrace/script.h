@@ -23,6 +23,9 @@
 #define SCRIPT_WHILE_MAX 1000000 /* rounds of all while of one run of a body */
 #define SCRIPT_LINEAR_MAX 1000 /* buckets of lhist() */
 #define SCRIPT_LOG_BUCKETS 66 /* of hist(): below 0, 0, and the 64 powers of two */
+#define SCRIPT_FLOAT_BUCKETS \
+	68 /* of hist() of floats: NaN, below 0, 0, tiny, powers of two, huge */
+#define SCRIPT_FLOAT_POWER 31 /* those from 2^-31 up to 2^31 have buckets of their own */
 #define SCRIPT_ERROR_SIZE 512
 
 struct place {
@@ -32,9 +35,12 @@ struct place {
 enum type {
 	TYPE_NONE, /* of what gives no value */
 	TYPE_NUMBER,
+	TYPE_FLOAT, /* the bits of a double: compared, and given to min(), max() and hist() */
 	TYPE_TEXT, /* on the host alone */
 	TYPE_KERNEL, /* on the GPU: a kernel's id, printed as its name */
-	TYPE_LINE, /* on the GPU: an instruction's id, printed as its source line */
+	TYPE_LINE, /* on the GPU: an instruction's id, printed as its source line, */
+	TYPE_LINE_KERNEL, /* as the kernel that it is in, */
+	TYPE_LINE_TYPE, /* as the type that it moves: f32 */
 };
 
 enum op {
@@ -64,6 +70,7 @@ enum op {
 
 enum node_kind {
 	NODE_NUMBER,
+	NODE_FLOAT, /* number: the bits of a double */
 	NODE_STRING,
 	NODE_LOCAL, /* $x */
 	NODE_WORD, /* kernel, grid.x, args.bytesize */
@@ -188,7 +195,7 @@ struct map {
 	enum type keys[SCRIPT_KEYS_MAX]; /* TYPE_TEXT where the host has TEXT and the GPU an id */
 	enum type gpu_keys[SCRIPT_KEYS_MAX];
 	struct place keys_place;
-	enum type value; /* of a SCALAR: NUMBER or TEXT */
+	enum type value; /* of a SCALAR: NUMBER or TEXT; of MIN, MAX, HIST: NUMBER or FLOAT */
 	int64_t min, max, step; /* LHIST */
 	/* by whom, and where first; line 0: nowhere */
 	struct place host_writes, gpu_writes, host_reads, gpu_reads, cleared, deleted;
@@ -238,5 +245,5 @@ bool probe_has_function(const struct probe *probe, const struct function *functi
 
 /* Number of buckets of a histogram. */
 size_t map_buckets(const struct map *map);
-/* The bucket of a value. */
+/* The bucket of a value; of a map of floats its bits. */
 size_t map_bucket(const struct map *map, int64_t value);

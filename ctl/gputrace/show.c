@@ -6,11 +6,13 @@
  */
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "ctl/base/ctl.h"
 #include "lib/json.h"
+#include "operate.h"
 #include "show.h"
 
 #define BAR 52 /* columns of a full bar */
@@ -53,11 +55,28 @@ static void put_power(char text[static 24], unsigned int power) {
 		snprintf(text, 24, "%u%c", 1u << power % 10, units[power / 10]);
 }
 
+static double float_low(size_t bucket) {
+	return ldexp(1, (int)bucket - 4 - SCRIPT_FLOAT_POWER);
+}
+
+static void put_float_bounds(size_t bucket, char text[static 64]) {
+	static const char *const first[] = { "NaN", "(..., 0)", "[0]" };
+
+	if (bucket < 3)
+		strcpy(text, first[bucket]);
+	else if (bucket == 3)
+		snprintf(text, 64, "(0, %.3g)", float_low(4));
+	else if (bucket == SCRIPT_FLOAT_BUCKETS - 1)
+		snprintf(text, 64, "[%.3g, ...)", float_low(bucket));
+	else
+		snprintf(text, 64, "[%.3g, %.3g)", float_low(bucket), float_low(bucket + 1));
+}
+
 static void put_bounds(const struct map *map, size_t bucket, char text[static 64]) {
 	char low[24], high[24];
 	int64_t start;
 
-	if (map->kind == MAP_HIST) {
+	if (map->kind == MAP_HIST && map->value != TYPE_FLOAT) {
 		if (bucket < 3) {
 			strcpy(text, bucket == 0 ? "(..., 0)" : bucket == 1 ? "[0]" : "[1]");
 			return;
@@ -65,6 +84,10 @@ static void put_bounds(const struct map *map, size_t bucket, char text[static 64
 		put_power(low, (unsigned int)bucket - 2);
 		put_power(high, (unsigned int)bucket - 1);
 		snprintf(text, 64, "[%s, %s)", low, high);
+		return;
+	}
+	if (map->kind == MAP_HIST) {
+		put_float_bounds(bucket, text);
 		return;
 	}
 	start = map->min + ((int64_t)bucket - 1) * map->step;
@@ -93,6 +116,8 @@ static void put_histogram(const struct show *show, const struct map *map, const 
 		const int bar = (int)((double)buckets[i] / (double)most * BAR);
 		char text[64];
 
+		if (map->value == TYPE_FLOAT && !buckets[i])
+			continue; /* there are many between 0 and 1 */
 		put_bounds(map, i, text);
 		fprintf(show->out, "%-16s %8" PRIu64 " |", text, buckets[i] / div);
 		for (int j = 0; j < BAR; j++)
@@ -118,6 +143,9 @@ static void put_entry(const struct show *show, const struct store *store,
 		fputc(' ', show->out);
 		if (entry->text)
 			show_text(show->out, entry->text);
+		else if (store->map->value == TYPE_FLOAT)
+			fprintf(show->out, "%g",
+				float_real(float_unorder(store_value(store, entry))) / (double)div);
 		else
 			fprintf(show->out, "%" PRId64, store_value(store, entry) / div);
 		fputc('\n', show->out);
@@ -125,6 +153,22 @@ static void put_entry(const struct show *show, const struct store *store,
 }
 
 /* ---- JSON ---- */
+
+/* JSON has no infinity. */
+static json_object *json_float(double real) {
+	return isfinite(real) ? json_object_new_double(real)
+			      : json_object_new_string(real < 0 ? "-inf" : "inf");
+}
+
+/* What a bucket begins with: nothing of those below 0, "nan" of what is no number. */
+static void add_float_min(json_object *bucket, size_t i) {
+	if (!i)
+		json_add_string(bucket, "min", "nan");
+	else if (i > 1)
+		json_add(bucket, "min", json_float(i < 4 ? 0 : float_low(i)));
+	if (i == 3)
+		json_add(bucket, "max", json_float(float_low(4)));
+}
 
 static json_object *json_histogram(const struct map *map, const struct store_entry *entry,
 				   int64_t div) {
@@ -136,6 +180,11 @@ static json_object *json_histogram(const struct map *map, const struct store_ent
 		if (!entry->buckets[i])
 			continue;
 		bucket = json_append_object(list);
+		if (map->value == TYPE_FLOAT) {
+			add_float_min(bucket, i);
+			json_add_int(bucket, "count", (int64_t)entry->buckets[i] / div);
+			continue;
+		}
 		if (map->kind == MAP_HIST && i)
 			json_add_int(bucket, "min", i == 1 ? 0 : INT64_C(1) << (i - 2));
 		if (map->kind == MAP_LHIST && i)
@@ -156,6 +205,9 @@ static json_object *json_value(const struct store *store, const struct store_ent
 		json_add_text(object, "text", entry->text);
 		return object;
 	}
+	if (store->map->value == TYPE_FLOAT)
+		return json_float(float_real(float_unorder(store_value(store, entry))) /
+				  (double)div);
 	if (store->map->kind != MAP_STATS)
 		return json_object_new_int64(store_value(store, entry) / div);
 	object = json_object_new_object();

@@ -7,7 +7,7 @@
 #include "words.h"
 
 static const struct word words[] = {
-	{ "kernel", WORD_KERNEL, ON(LAUNCH) | ON_KERNEL, 0, TYPE_TEXT, "the kernel's name" },
+	{ "kernel", WORD_KERNEL, ON(LAUNCH) | ON_GPU, 0, TYPE_TEXT, "the kernel's name" },
 	{ "grid", WORD_GRID, ON(LAUNCH) | ON_KERNEL, 0, TYPE_NUMBER, "blocks of the grid" },
 	{ "grid.x", WORD_GRID_X, ON(LAUNCH) | ON_KERNEL, 0, TYPE_NUMBER, NULL },
 	{ "grid.y", WORD_GRID_Y, ON(LAUNCH) | ON_KERNEL, 0, TYPE_NUMBER, NULL },
@@ -42,6 +42,10 @@ static const struct word words[] = {
 	  "of the instruction or call" },
 	{ "line", WORD_LINE, ON(MEMORY), 0, TYPE_TEXT,
 	  "file:line, or the instruction where lines are not known" },
+	{ "type", WORD_TYPE, ON(MEMORY), 0, TYPE_TEXT,
+	  "what the instruction moves, such as f32; ? where that is not known" },
+	{ "gputime", WORD_GPUTIME, ON_GPU, 0, TYPE_NUMBER,
+	  "nanoseconds of the GPU's clock, which is not the host's" },
 	{ "duration", WORD_DURATION,
 	  ON_CALLS | ON(LAUNCH) | ON(IDLE) | ON(THREAD) | ON(BLOCK_LEAD) | ON(WARP_LEAD),
 	  ON(DRIVER) | ON(LAUNCH) | ON(THREAD) | ON(BLOCK_LEAD) | ON(WARP_LEAD), TYPE_NUMBER,
@@ -79,6 +83,12 @@ static const struct builtin builtins[] = {
 	{ "time", BUILTIN_TIME, 0, 1, MAP_UNKNOWN, true, false, "time(\"%H:%M:%S\\n\")" },
 	{ "exit", BUILTIN_EXIT, 0, 1, MAP_UNKNOWN, true, false, "exit(), exit(number)" },
 	{ "param", BUILTIN_PARAM, 1, 1, MAP_UNKNOWN, false, true, "param(number)" },
+	{ "f16", BUILTIN_F16, 1, 1, MAP_UNKNOWN, true, true, "f16(bits)" },
+	{ "bf16", BUILTIN_BF16, 1, 1, MAP_UNKNOWN, true, true, "bf16(bits)" },
+	{ "f32", BUILTIN_F32, 1, 1, MAP_UNKNOWN, true, true, "f32(bits)" },
+	{ "f64", BUILTIN_F64, 1, 1, MAP_UNKNOWN, true, true, "f64(bits)" },
+	{ "isnan", BUILTIN_ISNAN, 1, 1, MAP_UNKNOWN, true, true, "isnan(float)" },
+	{ "isinf", BUILTIN_ISINF, 1, 1, MAP_UNKNOWN, true, true, "isinf(float)" },
 };
 
 static const struct probe_row probes[] = {

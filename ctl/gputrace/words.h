@@ -38,6 +38,8 @@ enum word_id {
 	WORD_VALUE,
 	WORD_BYTES,
 	WORD_LINE,
+	WORD_TYPE, /* that an instruction moves */
+	WORD_GPUTIME,
 	WORD_DURATION,
 	WORD_LATENCY,
 	WORD_PID,
@@ -86,6 +88,12 @@ enum builtin_id {
 	BUILTIN_TIME,
 	BUILTIN_EXIT,
 	BUILTIN_PARAM,
+	BUILTIN_F16,
+	BUILTIN_BF16,
+	BUILTIN_F32,
+	BUILTIN_F64,
+	BUILTIN_ISNAN,
+	BUILTIN_ISINF,
 };
 
 struct builtin {

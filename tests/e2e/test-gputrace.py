@@ -88,10 +88,43 @@ def test_aggregations():
     equal((found["@add"][()], found["@sub"][()], found["@inc"][()], found["@set"][()]), (2 * len(values), -3 * len(values), len(values), 5))
 
 
+FLOAT_BITS = [
+    "0x7fc00000",
+    "0x7f800000",
+    "0xff800000",
+    "0x3f800000",
+    "0x80000000",
+    "0x00000001",
+    "0x7c00",
+    "0x7e00",
+    "0x3c00",
+    "0x83ff",
+    "0x0001",
+    "0xbf80",
+    "0x7fc0",
+    "0x7ff0000000000000",
+]
+
+
+def random_float(chance, depth):
+    bits = chance.choice(FLOAT_BITS) if chance.random() < 0.4 else random_expression(chance, depth - 1)
+    return f"{chance.choice(['f16', 'bf16', 'f32', 'f64'])}({bits})"
+
+
+def random_float_test(chance, depth):
+    one = random_float(chance, depth)
+    if chance.random() < 0.4:
+        return f"{chance.choice(['isnan', 'isinf'])}({one})"
+    other = random_float(chance, depth) if chance.random() < 0.6 else chance.choice(["0", "1", "-1", "0.5", "-1.5e-3", "65504.0"])
+    return f"({one} {chance.choice(['==', '!=', '<', '<=', '>', '>='])} {other})"
+
+
 def random_expression(chance, depth):
     if depth == 0 or chance.random() < 0.2:
         return chance.choice(["$a", "$b", "$c", "$d", str(chance.choice([0, 1, 2, 7, 63, 255, 65536, 2**31, 2**40, 2**62]))])
     kind = chance.random()
+    if kind > 0.85:
+        return random_float_test(chance, depth)
     inner = [random_expression(chance, depth - 1) for _ in range(3)]
     if kind < 0.1:
         return f"({inner[0]} ? {inner[1]} : {inner[2]})"
@@ -110,14 +143,21 @@ def test_same_on_both_sides():
     for _ in range(8):
         values = [chance.choice([0, 1, -1, 3, -7, 2**63 - 1, -(2**62), chance.getrandbits(40), -chance.getrandbits(20)]) for _ in range(4)]
         begin = "".join(f"${name} = {value}; " for name, value in zip("abcd", values))
-        expressions = [random_expression(chance, 4) for _ in range(15)]
-        sums = {side: "".join(f"@{side}{i} = sum({e}); " for i, e in enumerate(expressions)) for side in "hg"}
+        expressions = [random_expression(chance, 4) for _ in range(12)]
+        floats = [random_float(chance, 3) for _ in range(6)]
+        sums = {
+            side: "".join(f"@{side}{i} = sum({e}); " for i, e in enumerate(expressions))
+            + "".join(f"@{side}f{i % 3} = {('min', 'max', 'hist')[i % 3]}({e}); " for i, e in enumerate(floats))
+            for side in "hg"
+        }
         found, err = maps(
             f"BEGIN {{ {begin}{sums['h']} }} thread:vectorAdd /threadid == 0/ {{ {begin}{sums['g']} }}", app=[VEC_ADD, "--threads", "32", "--block", "32"]
         )
         equal(err, "")
         for i, e in enumerate(expressions):
             equal(found.get(f"@g{i}"), found.get(f"@h{i}"), f"SEED={seed} {begin}{e}")
+        for i in range(3):
+            equal(found.get(f"@gf{i}") or {}, found.get(f"@hf{i}") or {}, f"SEED={seed} {begin}{floats[i::3]}")
 
 
 def test_loops():
