@@ -146,6 +146,26 @@ static bool whole_map(struct script *script, struct clause *clause, struct node 
 	return true;
 }
 
+/* What a conversion takes, and what it was given. On the GPU names are texts as soon as they are
+ * printed. */
+static bool check_conversion(struct script *script, const struct format_piece *piece,
+			     const struct node *argument) {
+	static const char *const takes[] = {
+		[FORMAT_NUMBER] = "a number", [FORMAT_STRING] = "a text", [FORMAT_FLOAT] = "a float"
+	};
+	const enum format_kind given =
+		argument->type == TYPE_FLOAT                                   ? FORMAT_FLOAT
+		: argument->type == TYPE_TEXT || argument->type >= TYPE_KERNEL ? FORMAT_STRING
+									       : FORMAT_NUMBER;
+
+	return piece->kind == given ||
+	       script_fail(script, argument->place, "%.*s is for %s, this is %s: %s", (int)piece->n,
+			   piece->text, takes[piece->kind], takes[given],
+			   given == FORMAT_FLOAT    ? "%f, %e or %g"
+			   : given == FORMAT_STRING ? "%s"
+						    : "%d");
+}
+
 static bool format(struct script *script, struct clause *clause, struct node *call) {
 	struct node *argument = call->a->next;
 	struct format_piece piece;
@@ -158,37 +178,31 @@ static bool format(struct script *script, struct clause *clause, struct node *ca
 		if (piece.kind == FORMAT_TEXT)
 			continue;
 		if (piece.kind == FORMAT_WRONG)
-			return script_fail(
-				script, call->a->place,
-				"%.*s: printf() has %%d %%u %%x %%s %%f %%e %%g %%%%, with a width",
-				(int)piece.n, piece.text);
+			return script_fail(script, call->a->place,
+					   "%.*s: printf() has %%d %%u %%x %%s %%f %%e %%g %%%%, "
+					   "with a width",
+					   (int)piece.n, piece.text);
 		if (!argument)
 			return script_fail(script, call->a->place,
 					   "the format has more conversions than there are values");
-		if (!check_operand(script, clause, argument))
+		if (!check_operand(script, clause, argument) ||
+		    !check_conversion(script, &piece, argument))
 			return false;
-		if (piece.kind == FORMAT_FLOAT || argument->type == TYPE_FLOAT) {
-			if (piece.kind != FORMAT_FLOAT || argument->type != TYPE_FLOAT)
-				return script_fail(script, argument->place,
-						   "%.*s is for %s; floats are for %%f %%e %%g",
-						   (int)piece.n, piece.text,
-						   piece.kind == FORMAT_FLOAT
-							   ? "a float, such as f32(value)"
-						   : piece.kind == FORMAT_STRING ? "a text"
-										 : "a number");
-			argument = argument->next;
-			continue;
-		}
-		if ((argument->type == TYPE_TEXT) != (piece.kind == FORMAT_STRING))
-			return script_fail(script, argument->place,
-					   "%.*s is for a %s, this is a %s", (int)piece.n,
-					   piece.text,
-					   piece.kind == FORMAT_STRING ? "text" : "number",
-					   piece.kind == FORMAT_STRING ? "number: %d" : "text: %s");
 		argument = argument->next;
 	}
 	return !argument || script_fail(script, argument->place,
 					"the format has fewer conversions than there are values");
+}
+
+/* On the GPU: what is printed is a record, which names the place. */
+static bool gpu_format(struct script *script, struct clause *clause, struct node *call) {
+	if (script->n_prints == SCRIPT_PRINTS_MAX)
+		return script_fail(script, call->place,
+				   "a script has at most %d printf() on the GPU",
+				   SCRIPT_PRINTS_MAX);
+	call->number = (int64_t)script->n_prints;
+	script->prints[script->n_prints++] = call;
+	return format(script, clause, call);
 }
 
 static bool delete_key(struct script *script, struct clause *clause, struct node *call) {
@@ -222,7 +236,8 @@ bool check_statement_call(struct script *script, struct clause *clause, struct n
 	case BUILTIN_DELETE:
 		return delete_key(script, clause, call);
 	case BUILTIN_PRINTF:
-		return format(script, clause, call);
+		return clause->on_gpu ? gpu_format(script, clause, call)
+				      : format(script, clause, call);
 	case BUILTIN_TIME:
 		return !call->a || call->a->kind == NODE_STRING ||
 		       script_fail(script, call->a->place, "time() takes a string: %s",

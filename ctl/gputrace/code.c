@@ -10,6 +10,8 @@
 #include "emit.h"
 #include "words.h"
 
+#define RING_MAP 1527 /* BPF_MAP_TYPE_GPU_RINGBUF_MAP */
+
 /* Threads, warps and blocks that run at the same moment on a large GPU: those have begun and not
  * ended. */
 #define TIMES_THREADS 524288
@@ -133,6 +135,8 @@ static void emit_statements(struct emit *emit, const struct node *list) {
 			emit_assign(emit, list);
 		else if (list->kind == NODE_IF)
 			emit_if(emit, list);
+		else if (list->kind == NODE_DO)
+			emit_print(emit, list->a);
 		else
 			for (int64_t i = 0; i < list->a->number && !emit->code->failed; i++)
 				emit_statements(emit, list->b);
@@ -213,6 +217,11 @@ bool code_make(struct code *code, const struct script *script) {
 						    .type = BPF_MAP_TYPE_ARRAY,
 						    .value_words = 1,
 						    .max_entries = SCRIPT_MAPS_MAX + 1 };
+	code->print = (uint32_t)code->n_maps++;
+	code->maps[code->print] = (struct code_map){ .name = CODE_PRINT_MAP,
+						     .type = RING_MAP,
+						     .value_words = CODE_PRINT_WORDS,
+						     .max_entries = script->n_prints > 0 };
 	for (const struct clause *clause = script->clauses; clause; clause = clause->next)
 		for (const struct probe *probe = clause->probes;
 		     probe && clause->on_gpu && !code->failed; probe = probe->next)

@@ -33,8 +33,8 @@ static struct format format_of(enum builtin_id id) {
 	}
 }
 
-/* R0: the mantissa of a number that is too small for an exponent, or 0. R2 becomes its exponent, and
- * the mantissa has its highest bit then. */
+/* R0: the mantissa of a number that is too small for an exponent, or 0. R2 becomes its exponent,
+ * and the mantissa has its highest bit then. */
 static void normalise(struct emit *emit, const struct format *format) {
 	emit_constant(emit, BPF_REG_2, 1);
 	for (int power = 4; power >= 0; power--) {

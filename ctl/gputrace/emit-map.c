@@ -38,6 +38,35 @@ void emit_lost(struct emit *emit, uint32_t which) {
 	emit_give(emit, 1);
 }
 
+/* What finds no room in the ring is counted there. */
+void emit_print(struct emit *emit, const struct node *call) {
+	enum {
+		HELPER_TIME = 502
+	};
+	size_t words = 2;
+	int place;
+
+	for (const struct node *value = call->a->next; value; value = value->next)
+		words++;
+	place = emit_take(emit, words);
+	emit_constant(emit, BPF_REG_0, call->number);
+	emit_store(emit, BPF_REG_10, place, BPF_REG_0);
+	emit_call(emit, HELPER_TIME);
+	emit_store(emit, BPF_REG_10, place + 8, BPF_REG_0);
+	words = 2;
+	for (const struct node *value = call->a->next; value; value = value->next) {
+		emit_expression(emit, value);
+		emit_store(emit, BPF_REG_10, place + 8 * (int)words++, BPF_REG_0);
+	}
+	emit_move(emit, BPF_REG_1, BPF_REG_6);
+	emit_map(emit, BPF_REG_2, emit->code->print);
+	emit_constant(emit, BPF_REG_3, 0);
+	address_of(emit, BPF_REG_4, place);
+	emit_constant(emit, BPF_REG_5, 8 * (int64_t)words);
+	emit_call(emit, BPF_FUNC_perf_event_output);
+	emit_give(emit, words);
+}
+
 /* The bucket of R1 into R2. */
 static void log_bucket(struct emit *emit) {
 	size_t negative, zero;

@@ -73,6 +73,8 @@ void emit_thread_number(struct emit *emit);
 /* What assigns to a map or a variable. */
 void emit_assign(struct emit *emit, const struct node *node);
 void emit_map_read(struct emit *emit, const struct node *node);
+/* A printf(): a record in the ring. */
+void emit_print(struct emit *emit, const struct node *call);
 /* Counts one event that found no room. */
 void emit_lost(struct emit *emit, uint32_t which);
 /* The two halves of a duration: the time is kept at the entry, and taken at the end. */

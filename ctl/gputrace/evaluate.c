@@ -58,7 +58,7 @@ const char *evaluator_keep(struct evaluator *evaluator, const char *text) {
 	return memcpy(kept->text, text, n);
 }
 
-static void forget_texts(struct evaluator *evaluator) {
+void evaluator_forget(struct evaluator *evaluator) {
 	struct kept_text *next;
 
 	for (; evaluator->texts; evaluator->texts = next) {
@@ -77,7 +77,7 @@ void evaluator_deinit(struct evaluator *evaluator) {
 	free(evaluator->launched);
 	free(evaluator->busy);
 	store_key_deinit(&evaluator->key);
-	forget_texts(evaluator);
+	evaluator_forget(evaluator);
 }
 
 static struct value number(int64_t value) {
@@ -288,8 +288,8 @@ static void clear_map(struct evaluator *evaluator, size_t i, bool keep) {
 	}
 }
 
-static void print_format(struct frame *frame, const struct node *call) {
-	const struct node *argument = call->a->next;
+void evaluate_format(struct evaluator *evaluator, const struct node *call,
+		     const struct value *values) {
 	const char *at = call->a->text;
 	struct format_piece piece;
 	char *text = NULL;
@@ -297,26 +297,29 @@ static void print_format(struct frame *frame, const struct node *call) {
 	FILE *out = open_memstream(&text, &n);
 
 	if (!out) {
-		frame->evaluator->failed = true;
+		evaluator->failed = true;
 		return;
 	}
 	while (format_next(&at, &piece)) {
-		struct value value;
-
-		if (piece.kind == FORMAT_TEXT) {
+		if (piece.kind == FORMAT_TEXT)
 			fwrite(piece.text, 1, piece.n, out);
-			continue;
-		}
-		value = evaluate(frame, argument);
-		argument = argument->next;
-		if (piece.kind == FORMAT_STRING)
-			fprintf(out, "%*s", piece.width, value.text);
+		else if (piece.kind == FORMAT_STRING)
+			fprintf(out, "%*s", piece.width, (values++)->text);
 		else
-			format_number(out, &piece, value.number);
+			format_number(out, &piece, (values++)->number);
 	}
 	fclose(out);
-	show_output(&frame->evaluator->show, "printf", text ? text : "", n);
+	show_output(&evaluator->show, "printf", text ? text : "", n);
 	free(text);
+}
+
+static void print_format(struct frame *frame, const struct node *call) {
+	struct value values[SCRIPT_VALUES_MAX];
+	size_t n = 0;
+
+	for (const struct node *value = call->a->next; value; value = value->next)
+		values[n++] = evaluate(frame, value);
+	evaluate_format(frame->evaluator, call, values);
 }
 
 static void print_time(struct evaluator *evaluator, const struct node *call) {
@@ -471,7 +474,7 @@ void evaluate_probe(struct evaluator *evaluator, const struct clause *clause,
 	evaluator->refreshed = false;
 	if (!clause->predicate || evaluate(&frame, clause->predicate).number)
 		run(&frame, clause->body);
-	forget_texts(evaluator);
+	evaluator_forget(evaluator);
 }
 
 void evaluate_kind(struct evaluator *evaluator, enum probe_kind kind, uint64_t nsecs) {

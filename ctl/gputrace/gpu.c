@@ -67,6 +67,8 @@ static void note_ids(struct gpu *gpu) {
 			if (!strcmp(its, name))
 				gpu->ids[j] = json_int_of(map, "id");
 		}
+		if (!strcmp(its, CODE_PRINT_MAP))
+			gpu->print_id = json_int_of(map, "id");
 		if (!strcmp(its, CODE_LOST_MAP))
 			gpu->ids[SCRIPT_MAPS_MAX] = json_int_of(map, "id");
 	}
@@ -143,6 +145,7 @@ void gpu_detach(struct gpu *gpu) {
 		varlink_reply_deinit(&reply);
 	}
 	keep_for_end(NULL, NULL);
+	gpu_print_deinit(gpu);
 	json_object_put(gpu->attached);
 	json_object_put(gpu->kernels);
 	json_object_put(gpu->lines);
@@ -175,7 +178,9 @@ static void ask_kernels(struct gpu *gpu) {
 static const char *kernel_name(struct gpu *gpu, const char *hex) {
 	if (!gpu->kernels || !json_member(gpu->kernels, hex))
 		ask_kernels(gpu);
-	return json_member(gpu->kernels, hex) ? ctl_string(gpu->kernels, hex) : hex;
+	if (!json_member(gpu->kernels, hex))
+		json_add_text(gpu->kernels, hex, hex);
+	return ctl_string(gpu->kernels, hex);
 }
 
 /* What an instruction moves, by the last part of its name in PTX: st.global.v2.f32. */
@@ -249,16 +254,18 @@ static uint64_t value_word(const unsigned char *bytes, size_t i) {
 	return le64toh(word);
 }
 
-static void add_key(struct gpu *gpu, struct store_key *key, enum type type, uint64_t word) {
-	struct value value = { .type = TYPE_NUMBER, .number = (int64_t)word };
+const char *gpu_id_name(struct gpu *gpu, enum type type, uint64_t id) {
 	char hex[17];
 
-	snprintf(hex, sizeof(hex), "%016" PRIx64, word);
+	snprintf(hex, sizeof(hex), "%016" PRIx64, id);
+	return type == TYPE_KERNEL ? kernel_name(gpu, hex) : instruction_name(gpu, type, hex);
+}
+
+static void add_key(struct gpu *gpu, struct store_key *key, enum type type, uint64_t word) {
+	struct value value = { .type = TYPE_NUMBER, .number = (int64_t)word };
+
 	if (type >= TYPE_KERNEL)
-		value = (struct value){ .type = TYPE_TEXT,
-					.text = type == TYPE_KERNEL
-							? kernel_name(gpu, hex)
-							: instruction_name(gpu, type, hex) };
+		value = (struct value){ .type = TYPE_TEXT, .text = gpu_id_name(gpu, type, word) };
 	store_key_add(key, value);
 }
 

@@ -27,6 +27,8 @@
 #include "lib/varlink/varlink-idl.h"
 #include "options.h"
 
+#define RATE 1000
+
 static const char help[] =
 	"Usage: gputrace [OPTION]... -e PROGRAM [-- CMD [ARGUMENT]...]\n"
 	"       gputrace [OPTION]... FILE [-- CMD [ARGUMENT]...]\n"
@@ -48,6 +50,7 @@ static const char help[] =
 	"  -l, --list            list probes, words, functions and tools; with a probe what it "
 	"stands for\n"
 	"  -v, --verbose         show the programs for the GPU, and what an event costs, first\n"
+	"      --rate=N          print at most N lines a second of printf() on the GPU (1000)\n"
 	"      --dry-run         only check the script\n"
 	"      --emit=FILE       write the eBPF object for the GPU there, and run nothing\n"
 	"      --strict          exit with status 3 if events were lost\n"
@@ -62,6 +65,7 @@ static const char help[] =
 
 enum {
 	OPTION_DRY_RUN = 256,
+	OPTION_RATE,
 	OPTION_EMIT,
 	OPTION_STRICT,
 	OPTION_REQUIRE_VERIFY,
@@ -77,6 +81,7 @@ static const struct option long_options[] = {
 	{ "format", required_argument, NULL, 'f' },
 	{ "list", no_argument, NULL, 'l' },
 	{ "verbose", no_argument, NULL, 'v' },
+	{ "rate", required_argument, NULL, OPTION_RATE },
 	{ "dry-run", no_argument, NULL, OPTION_DRY_RUN },
 	{ "emit", required_argument, NULL, OPTION_EMIT },
 	{ "strict", no_argument, NULL, OPTION_STRICT },
@@ -126,6 +131,9 @@ static int take_option(struct ctl *ctl, struct options *options, int option) {
 		break;
 	case 'v':
 		options->verbose = true;
+		break;
+	case OPTION_RATE:
+		r = ctl_number("--rate", optarg, 1, &options->rate);
 		break;
 	case OPTION_DRY_RUN:
 		options->dry_run = true;
@@ -358,7 +366,7 @@ static bool has_hung_up(FILE *out) {
 }
 
 int main(int argc, char **argv) {
-	struct options options = {};
+	struct options options = { .rate = RATE };
 	struct ctl ctl = {};
 	int r, error;
 

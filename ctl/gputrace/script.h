@@ -19,6 +19,8 @@
 #define SCRIPT_LOCALS_MAX 24 /* of one body */
 #define SCRIPT_PARTS_MAX 8 /* of a probe: thread:KERNEL:end has 3 */
 #define SCRIPT_UNROLL_MAX 100
+#define SCRIPT_PRINTS_MAX 64 /* printf() on the GPU */
+#define SCRIPT_VALUES_MAX 15 /* of one printf() */
 #define SCRIPT_ROUNDS_MAX 10000 /* of one unroll in another */
 #define SCRIPT_WHILE_MAX 1000000 /* rounds of all while of one run of a body */
 #define SCRIPT_LINEAR_MAX 1000 /* buckets of lhist() */
@@ -212,6 +214,8 @@ struct script {
 	size_t n_maps;
 	struct map maps[SCRIPT_MAPS_MAX];
 	size_t n_probes;
+	size_t n_prints; /* printf() on the GPU: number of their nodes is the index */
+	const struct node *prints[SCRIPT_PRINTS_MAX];
 	bool needs_trace, needs_gpu, needs_stacks;
 	bool needs_times; /* of kernels, with the trace */
 	struct memory *memory;

@@ -196,9 +196,11 @@ static const struct {
 	{ "launch:f { $x = 1 + count() }",
 	  "1:21: count() is no value: it stands behind a map and =, as in @x = count()" },
 	{ "launch:f { $x = 1 + exit() }", "1:21: exit() gives no value" },
-	{ "thread:f { printf(\"x\") }",
-	  "1:12: printf() is for probes on the host, such as interval:s:1 and END; a probe on "
-	  "the GPU puts what it has seen into a map" },
+	{ "thread:f { printf(\"%s\", lane) }", "1:25: %s is for a text, this is a number: %d" },
+	{ "thread:f { printf(\"%d\", kernel) }", "1:25: %d is for a number, this is a text: %s" },
+	{ "thread:f { time() }", "1:12: time() is for probes on the host, such as interval:s:1 and "
+				 "END; a probe on the GPU "
+				 "puts what it has seen into a map" },
 	{ "launch:f { @ = sum(param(0)) }",
 	  "1:20: param() is for probes on the GPU, such as thread:KERNEL" },
 	{ "thread:f { @ = sum(param(9)) }",
@@ -218,10 +220,11 @@ static const struct {
 	{ "END { printf(1) }", "1:14: printf() begins with a string: printf(\"format\", ...)" },
 	{ "END { printf(\"%q\", 1) }",
 	  "1:14: %q: printf() has %d %u %x %s %f %e %g %%, with a width" },
-	{ "END { printf(\"%f\", 1) }",
-	  "1:20: %f is for a float, such as f32(value); floats are for %f %e %g" },
-	{ "END { printf(\"%s\", f32(1)) }", "1:20: %s is for a text; floats are for %f %e %g" },
-	{ "END { printf(\"%d\", 1.5) }", "1:20: %d is for a number; floats are for %f %e %g" },
+	{ "END { printf(\"%f\", 1) }", "1:20: %f is for a float, this is a number: %d" },
+	{ "END { printf(\"%s\", f32(1)) }",
+	  "1:20: %s is for a text, this is a float: %f, %e or %g" },
+	{ "END { printf(\"%d\", 1.5) }",
+	  "1:20: %d is for a number, this is a float: %f, %e or %g" },
 	/* floats */
 	{ "thread:f { $x = f32(1) + 1 }",
 	  "1:17: arithmetic takes integers, this is a float: it can be compared, tested by isnan() "
@@ -318,6 +321,8 @@ static const char *const right[] = {
 	"mem.thread:* { $x = f32(value); $y = -1.5; if ($x < $y || isinf(f16(value))) { @[kernel, "
 	"type] = "
 	"max(gputime); @h[line] = hist($x); @m = min(bf16(value >> 16)); } } END { clear(@m); }",
+	"thread:f { printf(\"%s %d %-5x %g\", kernel, lane, sm, f32(1)); } mem.thread:f { "
+	"unroll(2) { printf(\"%s %s\", line, type); } }",
 	"line:a.cu:7 { @ = count() } bb:k:0 { @c = sum(1 ? 2 : 3) }",
 	"copy: { @[func] = sum(bytes) } sync:cuCtxSynchronize { @t = max(duration) }",
 	"mem.thread:*:shared { @ = count() } mem.thread:*:store { @ = count() }",
@@ -412,6 +417,9 @@ static void check_many(const char *before, const char *each, const char *after, 
 }
 
 static void test_many(void **state) {
+	check_many("thread:f { ", "if (%d) { printf(\"x\"); } ", "}", SCRIPT_PRINTS_MAX, NULL);
+	check_many("thread:f { ", "if (%d) { printf(\"x\"); } ", "}", SCRIPT_PRINTS_MAX + 1,
+		   "a script has at most 64 printf() on the GPU");
 	check_many("BEGIN { ", "@m%d = 1; ", "}", SCRIPT_MAPS_MAX, NULL);
 	check_many("BEGIN { ", "@m%d = 1; ", "}", SCRIPT_MAPS_MAX + 1,
 		   "a script has at most 31 maps");

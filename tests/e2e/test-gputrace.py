@@ -140,7 +140,7 @@ def test_same_on_both_sides():
     seed = int(os.environ.get("SEED", time.time_ns() % 1000000))
     chance = random.Random(seed)
     print(f"SEED={seed}")
-    for _ in range(8):
+    for _ in range(6):
         values = [chance.choice([0, 1, -1, 3, -7, 2**63 - 1, -(2**62), chance.getrandbits(40), -chance.getrandbits(20)]) for _ in range(4)]
         begin = "".join(f"${name} = {value}; " for name, value in zip("abcd", values))
         expressions = [random_expression(chance, 4) for _ in range(12)]
@@ -317,6 +317,33 @@ def test_begin_end_printf():
     out, _ = gputrace("-e", "thread:* { @[lane] = sum(lane); } END { print(@, 2); print(@, 1, 16); clear(@) }")
     each = THREADS // 32 * LAUNCHES
     equal(out, f"@[30]: {30 * each}\n@[31]: {31 * each}\n@[31]: {31 * each // 16}\n")
+
+
+def test_gpu_printf():
+    """Lines come in order of time, no more than the rate in a second, and what was left out is said."""
+    script = 'thread:* /lane == 0/ { printf("%s %d %d %5.5s\\n", kernel, blockid, warp, kernel); }'
+    _, err = gputrace("-e", script, status=1)
+    check("%5.: printf() has" in err, err)
+    script = 'thread:* /lane == 0/ { printf("%s %d %3d %g %x|\\n", kernel, blockid, warp, f32(0x3fc00000), -1); }'
+    out, err = gputrace("-e", script + ' END { printf("end\\n"); }')
+    warps = [(block, warp) for block in range(THREADS // BLOCK) for warp in range(BLOCK // 32)]
+    equal(err, "")
+    lines = out.splitlines()
+    equal(sorted(lines), sorted([f"{KERNEL} {block} {warp:3d} 1.5 ffffffffffffffff|" for block, warp in warps] * LAUNCHES + ["end"]))
+    equal(lines[-1], "end")
+    numbers = [int(line) for line in gputrace("-e", 'thread:* { printf("%d\\n", gputime); }', "--rate", "100000")[0].splitlines()]
+    equal((len(numbers), numbers), (THREADS * LAUNCHES, sorted(numbers)))
+    out, err = gputrace("-f", "json", "--strict", "--rate", "5", "-e", 'mem.thread:*:store { printf("%s|%s", kernel, line); }', status=3)
+    check([json.loads(line)["data"].startswith(f"{KERNEL}|st.global.f32 [") for line in out.splitlines()] == [True] * 5, out)
+    left_out = THREADS * LAUNCHES - 5
+    equal(err, f"gputrace: {left_out} lines of printf() were left out: more than 5 in a second (--rate)\n")
+    with Daemon() as daemon:
+        with running(daemon, "-d", "3", "-e", script) as process:
+            wait_until(daemon.attachments, "it is attached")
+            daemon.run(*APP)
+            begin = time.monotonic()
+            check(process.stdout.readline().startswith(KERNEL) and time.monotonic() - begin < 2, "lines come while it runs")
+            process.communicate(timeout=20)
 
 
 def test_intervals_lose_nothing():
@@ -544,6 +571,7 @@ if __name__ == "__main__":
             test_device_functions,
             test_source_lines,
             test_begin_end_printf,
+            test_gpu_printf,
             test_intervals_lose_nothing,
             test_lost_is_said,
             test_exit_status,
