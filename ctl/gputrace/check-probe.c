@@ -29,10 +29,7 @@ static const char *not_yet(const char *name) {
 	static const struct {
 		const char *name, *instead;
 	} later[] = {
-		{ "block", "block.lead: sees a block by its first thread" },
-		{ "warp", "warp.lead: sees a warp by its first thread" },
 		{ "mem", "mem.thread: sees each thread's access" },
-		{ "grid", "launch: sees it on the host" },
 		{ "call", "func: is at the entry of a device function" },
 		{ "barrier", "gpuprobectl attach has kprobe/K@barrier" },
 		{ "ctxsw", "gpuprobectl trace --ctxsw shows switches" },

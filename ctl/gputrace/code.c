@@ -17,6 +17,7 @@
 #define TIMES_THREADS 524288
 #define TIMES_WARPS 16384
 #define TIMES_BLOCKS 8192
+#define TIMES_GRIDS 1024
 
 bool code_map_has_bucket(const struct map *map) {
 	return map->kind == MAP_HIST || map->kind == MAP_LHIST;
@@ -49,16 +50,32 @@ static void add_script_map(struct code *code, const struct map *map) {
 	snprintf(made->name, sizeof(made->name), "m%zu", code->n_maps++);
 }
 
+static bool is_whole(enum probe_kind kind) {
+	return kind == PROBE_WHOLE_GRID || kind == PROBE_WHOLE_BLOCK || kind == PROBE_WHOLE_WARP;
+}
+
+static uint32_t times_of(enum probe_kind kind) {
+	switch (kind) {
+	case PROBE_THREAD:
+		return TIMES_THREADS;
+	case PROBE_WARP_LEAD:
+	case PROBE_WHOLE_WARP:
+		return TIMES_WARPS;
+	case PROBE_WHOLE_GRID:
+		return TIMES_GRIDS;
+	default:
+		return TIMES_BLOCKS;
+	}
+}
+
 /* A map of the times at which threads, warps or blocks began. Returns its index. */
 static uint32_t add_times(struct code *code, enum probe_kind kind) {
 	struct code_map *made = &code->maps[code->n_maps];
 
 	*made = (struct code_map){ .type = BPF_MAP_TYPE_HASH,
 				   .key_words = 4,
-				   .value_words = 1,
-				   .max_entries = kind == PROBE_THREAD      ? TIMES_THREADS
-						  : kind == PROBE_WARP_LEAD ? TIMES_WARPS
-									    : TIMES_BLOCKS };
+				   .value_words = is_whole(kind) ? 3 : 1,
+				   .max_entries = times_of(kind) };
 	snprintf(made->name, sizeof(made->name), "t%zu", code->n_maps);
 	return (uint32_t)code->n_maps++;
 }
@@ -173,7 +190,10 @@ static void emit_body(struct emit *emit, uint32_t times) {
 	emit_constant(emit, BPF_REG_0, 0);
 	for (size_t i = 0; i < clause->n_locals; i++)
 		emit_store(emit, BPF_REG_10, emit_take(emit, 1), BPF_REG_0);
-	if (times) {
+	if (is_whole(emit->probe->kind)) {
+		emit->duration = emit_take(emit, 1);
+		emit_part(emit, times, emit->probe->end);
+	} else if (times) {
 		emit->duration = emit_take(emit, 1);
 		emit_filter(emit);
 		emit_take_time(emit, times);
@@ -190,12 +210,32 @@ static void emit_body(struct emit *emit, uint32_t times) {
 	emit_exit(emit);
 }
 
+/* What enters must leave, and the other way: the side that is no event counts alone. */
+static void make_whole(struct code *code, const struct clause *clause, const struct probe *probe) {
+	const uint32_t times = add_times(code, probe->kind);
+	struct emit emit;
+
+	if (probe->kind == PROBE_WHOLE_GRID)
+		add_times(code, PROBE_WHOLE_BLOCK);
+	if (!begin_program(&emit, code, clause, probe, !probe->end))
+		return;
+	emit.duration = emit_take(&emit, 1);
+	emit_part(&emit, times, !probe->end);
+	emit_exit(&emit);
+	if (!code->failed && begin_program(&emit, code, clause, probe, probe->end))
+		emit_body(&emit, times);
+}
+
 static void make_probe(struct code *code, const struct clause *clause, const struct probe *probe) {
 	const bool timed =
 		has_word(clause->body, WORD_DURATION) || has_word(clause->predicate, WORD_DURATION);
 	uint32_t times = 0;
 	struct emit emit;
 
+	if (is_whole(probe->kind)) {
+		make_whole(code, clause, probe);
+		return;
+	}
 	if (timed) {
 		times = add_times(code, probe->kind);
 		if (!begin_program(&emit, code, clause, probe, false))

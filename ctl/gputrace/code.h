@@ -16,7 +16,7 @@
 
 #define CODE_INSNS_MAX 16384 /* of one program */
 #define CODE_STACK_MAX 512 /* bytes that eBPF has */
-#define CODE_MAPS_MAX (SCRIPT_MAPS_MAX + SCRIPT_PROBES_MAX + 2)
+#define CODE_MAPS_MAX (SCRIPT_MAPS_MAX + 2 * SCRIPT_PROBES_MAX + 2) /* the daemon takes 64 */
 #define CODE_PROGRAMS_MAX (2 * SCRIPT_PROBES_MAX)
 #define CODE_KEYS_GPU 16384 /* elements that a map with keys has room for on a GPU */
 #define CODE_LOST_MAP "lost"

@@ -40,9 +40,6 @@ void emit_lost(struct emit *emit, uint32_t which) {
 
 /* What finds no room in the ring is counted there. */
 void emit_print(struct emit *emit, const struct node *call) {
-	enum {
-		HELPER_TIME = 502
-	};
 	size_t words = 2;
 	int place;
 

@@ -29,7 +29,6 @@ enum {
 };
 
 enum {
-	HELPER_TIME = 502,
 	HELPER_BLOCK = 503,
 	HELPER_THREAD = 505,
 	HELPER_SM = 509,
@@ -149,6 +148,17 @@ void emit_block_number(struct emit *emit) {
 
 void emit_thread_number(struct emit *emit) {
 	linear(emit, HELPER_THREAD, block);
+}
+
+void emit_volume(struct emit *emit, bool of_grid) {
+	volume(emit, of_grid ? grid : block);
+}
+
+void emit_launch_key(struct emit *emit, int place) {
+	emit_load(emit, BPF_REG_0, BPF_REG_6, CTX_LAUNCH);
+	emit_store(emit, BPF_REG_10, place, BPF_REG_0);
+	emit_load(emit, BPF_REG_0, BPF_REG_6, CTX_KERNEL);
+	emit_store(emit, BPF_REG_10, place + 8, BPF_REG_0);
 }
 
 void emit_word(struct emit *emit, const struct node *node) {
@@ -279,10 +289,7 @@ static int time_key(struct emit *emit) {
 	emit_store(emit, BPF_REG_10, place, BPF_REG_0);
 	emit_thread_number(emit);
 	emit_store(emit, BPF_REG_10, place + 8, BPF_REG_0);
-	emit_load(emit, BPF_REG_0, BPF_REG_6, CTX_LAUNCH);
-	emit_store(emit, BPF_REG_10, place + 16, BPF_REG_0);
-	emit_load(emit, BPF_REG_0, BPF_REG_6, CTX_KERNEL);
-	emit_store(emit, BPF_REG_10, place + 24, BPF_REG_0);
+	emit_launch_key(emit, place + 16);
 	return place;
 }
 

@@ -8,6 +8,8 @@
 
 #include "code.h"
 
+#define HELPER_TIME 502 /* bpf_get_globaltimer */
+
 struct emit {
 	struct code *code;
 	struct code_program *program;
@@ -67,6 +69,13 @@ size_t emit_float_order(struct emit *emit);
 void emit_float_bucket(struct emit *emit);
 /* Leaves the program unless the thread is the one that a probe means. */
 void emit_filter(struct emit *emit);
+/* emit-part.c: one thread enters a part of a grid, or leaves it; all but the first or the last one
+ * leave the program. The parts are in a map; the one behind it has the blocks of a grid. */
+void emit_part(struct emit *emit, uint32_t map, bool leaves);
+/* Blocks of the grid, or threads of a block, in R0. */
+void emit_volume(struct emit *emit, bool of_grid);
+/* The launch and the kernel, two words of a key, onto the stack. */
+void emit_launch_key(struct emit *emit, int place);
 /* The number of the block in the grid and of the thread in the block, in R0. */
 void emit_block_number(struct emit *emit);
 void emit_thread_number(struct emit *emit);

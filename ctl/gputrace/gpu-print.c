@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What printf() on the GPU has said (gpu.h): records of a ring, read from time to time, sorted by the
- * GPU's clock, and printed when no older one is expected any more.
+ * What printf() on the GPU has said (gpu.h): records of a ring, read from time to time, sorted by
+ * the GPU's clock, and printed when no older one is expected any more.
  */
 
 #include <endian.h>

@@ -93,6 +93,36 @@ static const struct option long_options[] = {
 	{},
 };
 
+/* Of an option without a letter. Returns -1 to go on, or the exit status. */
+static int take_long_option(struct ctl *ctl, struct options *options, int option) {
+	switch (option) {
+	case OPTION_RATE:
+		return ctl_number("--rate", optarg, 1, &options->rate);
+	case OPTION_DRY_RUN:
+		options->dry_run = true;
+		break;
+	case OPTION_EMIT:
+		options->object = optarg;
+		break;
+	case OPTION_STRICT:
+		options->strict = true;
+		break;
+	case OPTION_REQUIRE_VERIFY:
+		options->require_verify = true;
+		break;
+	case OPTION_SESSION:
+		ctl->session = true;
+		ctl->session_name = optarg;
+		break;
+	case OPTION_SOCKET:
+		ctl->socket = optarg;
+		break;
+	default: /* getopt has said what is wrong */
+		return CTL_USAGE;
+	}
+	return -1;
+}
+
 /* Of one option. Returns -1 to go on, or the exit status. */
 static int take_option(struct ctl *ctl, struct options *options, int option) {
 	int r = -1;
@@ -132,36 +162,14 @@ static int take_option(struct ctl *ctl, struct options *options, int option) {
 	case 'v':
 		options->verbose = true;
 		break;
-	case OPTION_RATE:
-		r = ctl_number("--rate", optarg, 1, &options->rate);
-		break;
-	case OPTION_DRY_RUN:
-		options->dry_run = true;
-		break;
-	case OPTION_EMIT:
-		options->object = optarg;
-		break;
-	case OPTION_STRICT:
-		options->strict = true;
-		break;
-	case OPTION_REQUIRE_VERIFY:
-		options->require_verify = true;
-		break;
-	case OPTION_SESSION:
-		ctl->session = true;
-		ctl->session_name = optarg;
-		break;
-	case OPTION_SOCKET:
-		ctl->socket = optarg;
-		break;
 	case 'h':
 		options->help = true;
 		break;
 	case 'V':
 		puts("gputrace " PROJECT_VERSION);
 		return CTL_OK;
-	default: /* getopt has said what is wrong */
-		return CTL_USAGE;
+	default:
+		return take_long_option(ctl, options, option);
 	}
 	return r;
 }

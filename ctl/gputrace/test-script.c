@@ -53,8 +53,11 @@ static const struct {
 	/* probes */
 	{ "thrad:x { }", "1:1: there is no probe thrad:; did you mean thread?" },
 	{ "qqqqqqqqq:x { }", "1:1: there is no probe qqqqqqqqq:; gputrace -l lists the probes" },
-	{ "block:f { }",
-	  "1:1: block: is not in this version; block.lead: sees a block by its first thread" },
+	{ "mem:f { }", "1:1: mem: is not in this version; mem.thread: sees each thread's access" },
+	{ "block:f { @ = sum(lane) }", "1:19: block: has no lane; thread:KERNEL has it" },
+	{ "warp:f { @ = sum(threadid) }", "1:18: warp: has no threadid; thread:KERNEL has it" },
+	{ "grid:f:end { @ = sum(blockid) }", "1:22: grid: has no blockid; thread:KERNEL has it" },
+	{ "grid:f { @ = sum(duration) }", "1:18: grid: has no duration; with :end it is there" },
 	{ "module:lode { }", "1:1: module is written module:load or module:unload" },
 	{ "process:exited { }",
 	  "1:1: process: is of seen, fork, exec or exit, not \"exited\"; did you mean exit?" },
@@ -321,6 +324,8 @@ static const char *const right[] = {
 	"mem.thread:* { $x = f32(value); $y = -1.5; if ($x < $y || isinf(f16(value))) { @[kernel, "
 	"type] = "
 	"max(gputime); @h[line] = hist($x); @m = min(bf16(value >> 16)); } } END { clear(@m); }",
+	"grid:f { @[kernel, launch, grid.x] = sum(param(0)) } block:f:end, warp:f:end { @b[sm] = "
+	"sum(duration + blockid) } warp:* { @w[warp] = count() }",
 	"thread:f { printf(\"%s %d %-5x %g\", kernel, lane, sm, f32(1)); } mem.thread:f { "
 	"unroll(2) { printf(\"%s %s\", line, type); } }",
 	"line:a.cu:7 { @ = count() } bb:k:0 { @c = sum(1 ? 2 : 3) }",

@@ -55,9 +55,15 @@ enum word_id {
 
 #define ON(kind) (1u << PROBE_##kind)
 #define ON_CALLS (ON(DRIVER) | ON(COPY) | ON(SYNC) | ON(ALLOC) | ON(FREE) | ON(MODULE))
-#define ON_KERNEL \
-	(ON(THREAD) | ON(BLOCK_LEAD) | ON(WARP_LEAD) | ON(LINE) | ON(BLOCK) | ON(FUNCTION))
+#define ON_KERNEL                                                                            \
+	(ON(THREAD) | ON(BLOCK_LEAD) | ON(WARP_LEAD) | ON(LINE) | ON(BLOCK) | ON(FUNCTION) | \
+	 ON_WHOLE)
+#define ON_WHOLE (ON(WHOLE_GRID) | ON(WHOLE_BLOCK) | ON(WHOLE_WARP))
+#define ON_ENDS (ON(THREAD) | ON(BLOCK_LEAD) | ON(WARP_LEAD) | ON_WHOLE)
 #define ON_GPU (ON_KERNEL | ON(MEMORY))
+#define ON_BLOCKS (ON_GPU & ~ON(WHOLE_GRID)) /* an event in one block, */
+#define ON_WARPS (ON_BLOCKS & ~ON(WHOLE_BLOCK)) /* in one warp, */
+#define ON_THREADS (ON_WARPS & ~ON(WHOLE_WARP)) /* of one thread */
 
 struct word {
 	const char *name;

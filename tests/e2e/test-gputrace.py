@@ -226,6 +226,31 @@ def test_leads_and_durations():
     check(found["@t"][()] > 0 and found["@d"][()]["average"] > 0, found)
 
 
+def test_whole_parts():
+    """Blocks, warps and grids by the first of their threads and the last one, also where the last warp is not full."""
+    blocks, block, launches = 5, 80, 4
+    app = [VEC_ADD, "--threads", str(blocks * block), "--block", str(block), "--launches", str(launches)]
+    found = {}
+    for script in (
+        "block:* { @b[blockid] = count(); } block:*:end { @be[blockid] = stats(duration); }",
+        "warp:* { @w[warp] = count(); } warp:*:end { @we[warp] = stats(duration); }",
+        "grid:* { @g[kernel, grid.x, blockdim.x] = count(); } grid:*:end { @ge = stats(duration); }",
+    ):
+        some, err = maps(script, app=app)
+        equal(err, "", script)
+        found.update(some)
+    equal(found["@b"], {(i,): launches for i in range(blocks)})
+    equal({keys: value["count"] for keys, value in found["@be"].items()}, found["@b"])
+    equal(found["@w"], {(i,): launches * blocks for i in range(3)})
+    equal({keys: value["count"] for keys, value in found["@we"].items()}, found["@w"])
+    equal((found["@g"], found["@ge"][()]["count"]), ({(KERNEL, blocks, block): launches}, launches))
+    longest = max(value["average"] for value in found["@be"].values())
+    check(found["@ge"][()]["average"] > longest / 2 > 0, "a grid lasts as long as its blocks, which run one after the other there", found)
+    found, err = maps("block:*:end { @b = count(); } grid:*:end { @g = count(); }", app=[*app[:-1], "40", "--how", "streams"])
+    unknown = "durations are not known" in err
+    equal((found["@b"][()] < 40 * blocks or found["@g"][()] < 40, not err or unknown), (unknown, True), f"{found} {err}")
+
+
 def test_overlapping_durations():
     """Where it is not known whose end an end is, the duration is not made up: it is counted as unknown, in the same output."""
     app = [VEC_ADD, "--threads", "512", "--block", "128", "--launches", "40", "--how", "streams"]
@@ -563,6 +588,7 @@ if __name__ == "__main__":
             test_records,
             test_control,
             test_leads_and_durations,
+            test_whole_parts,
             test_overlapping_durations,
             test_memory,
             test_blocks_of_code,
