@@ -102,8 +102,8 @@ static void leave_unknown(struct emit *emit) {
 /* One leaves. All but the last one leave the program, too. The duration is known then. What began
  * before it was probed, found no room, or was mixed up with another launch, is not known. */
 static void leave(struct emit *emit, uint32_t map, enum probe_kind part) {
-	const int key = part_key(emit, part), size = emit_take(emit, 1),
-		  start = emit_take(emit, 1), entered = emit_take(emit, 1);
+	const int key = part_key(emit, part), size = emit_take(emit, 1), start = emit_take(emit, 1),
+		  entered = emit_take(emit, 1);
 	size_t found, last, known;
 
 	put_size(emit, part, key, size);
