@@ -277,6 +277,39 @@ static enum type argument_type(const struct function *function, int argument) {
 	return TYPE_NUMBER;
 }
 
+/* Whether a struct, or one in it, has a number of that name. */
+static bool has_member(const struct function_struct *structure, const char *name,
+		       struct suggestion *suggestion) {
+	bool found = false;
+
+	for (size_t i = 0; structure && i < structure->n; i++) {
+		const struct function_field *field = &structure->fields[i];
+
+		if (field->type->kind == FUNCTION_STRUCT) {
+			found |= has_member(field->type->structure, name, suggestion);
+		} else if (field->type->kind != FUNCTION_BYTES) {
+			suggest_add(suggestion, field->name);
+			found |= !strcmp(field->name, name);
+		}
+	}
+	return found;
+}
+
+/* Members of structs that arguments point to, and that a record has. */
+static bool member_of(const struct function *function, const char *name,
+		      struct suggestion *suggestion) {
+	bool found = false;
+
+	for (int i = 0; i < function->n_extras; i++) {
+		const struct function_type *type =
+			function->arguments[function->extras[i].argument].type;
+
+		if (type->target && type->target->kind == FUNCTION_STRUCT)
+			found |= has_member(type->target->structure, name, suggestion);
+	}
+	return found;
+}
+
 /* Of process:, whose events are no calls. */
 static bool process_argument(const struct probe *probe, const char *name,
 			     struct suggestion *suggestion, enum type *typep) {
@@ -315,10 +348,8 @@ bool check_argument(struct script *script, const struct clause *clause, const st
 				continue;
 			for (int j = 0; j < function->n_arguments; j++)
 				suggest_add(&suggestion, function->arguments[j].name);
-			if (argument < 0)
-				continue;
-			found = true;
-			if (argument_type(function, argument) == TYPE_TEXT)
+			found |= argument >= 0 || member_of(function, name, &suggestion);
+			if (argument >= 0 && argument_type(function, argument) == TYPE_TEXT)
 				*typep = TYPE_TEXT;
 		}
 	return found ||

@@ -65,11 +65,11 @@ static void put_float_bounds(size_t bucket, char text[static 64]) {
 	if (bucket < 3)
 		strcpy(text, first[bucket]);
 	else if (bucket == 3)
-		snprintf(text, 64, "(0, %.3g)", float_low(4));
+		snprintf(text, 64, "(0, %.4g)", float_low(4));
 	else if (bucket == SCRIPT_FLOAT_BUCKETS - 1)
-		snprintf(text, 64, "[%.3g, ...)", float_low(bucket));
+		snprintf(text, 64, "[%.4g, ...)", float_low(bucket));
 	else
-		snprintf(text, 64, "[%.3g, %.3g)", float_low(bucket), float_low(bucket + 1));
+		snprintf(text, 64, "[%.4g, %.4g)", float_low(bucket), float_low(bucket + 1));
 }
 
 static void put_bounds(const struct map *map, size_t bucket, char text[static 64]) {

@@ -63,6 +63,9 @@ static const struct {
 	  "1:1: process: is of seen, fork, exec or exit, not \"exited\"; did you mean exit?" },
 	{ "process: { @ = sum(args.stat) }",
 	  "1:20: no event of this probe has an argument stat; did you mean status?" },
+	{ "driver:cuLaunchKernelEx { @ = max(args.sharedMemByte) }",
+	  "1:35: no event of this probe has an argument sharedMemByte; did you mean "
+	  "sharedMemBytes?" },
 	{ "idle:x { }", "1:1: idle is written idle:" },
 	{ "launch:f { @ = sum(duration) }",
 	  "1:20: launch: has no duration; with :end it is there" },
@@ -328,6 +331,7 @@ static const char *const right[] = {
 	"sum(duration + blockid) } warp:* { @w[warp] = count() }",
 	"thread:f { printf(\"%s %d %-5x %g\", kernel, lane, sm, f32(1)); } mem.thread:f { "
 	"unroll(2) { printf(\"%s %s\", line, type); } }",
+	"driver:cuLaunchKernelEx { @ = max(args.sharedMemBytes + args.gridDimX) }",
 	"line:a.cu:7 { @ = count() } bb:k:0 { @c = sum(1 ? 2 : 3) }",
 	"copy: { @[func] = sum(bytes) } sync:cuCtxSynchronize { @t = max(duration) }",
 	"mem.thread:*:shared { @ = count() } mem.thread:*:store { @ = count() }",
