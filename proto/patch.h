@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * The SASS engine: what shim, daemon and worker tell each other about patches.
+ * The sanitizer engine: what shim, daemon and worker tell each other about patches.
  *
  * A patch image holds device functions. NVIDIA's Compute Sanitizer patching API makes the machine
  * code of loaded kernels call them. Patches apply to a whole module. The data that such a function
@@ -93,7 +93,7 @@ struct patch_data {
 
 /*
  * Classes of instructions that can be patched, with the values of Sanitizer_InstructionId. Points
- * of the SASS engine are named after them (daemon/worker/job.md).
+ * of the sanitizer engine are named after them (daemon/worker/job.md).
  */
 enum patch_instruction {
 	PATCH_BLOCK_ENTER = 1, /* f(data, u64 pc) */

@@ -128,7 +128,7 @@ enum wire_image_kind {
 	WIRE_IMAGE_PTX = 2, /* PTX text; a terminating NUL is not sent */
 	WIRE_IMAGE_CUBIN = 3, /* an ELF image */
 	WIRE_IMAGE_NAMES =
-		4, /* no image, but names of loaded kernels, for the SASS engine (patch.h) */
+		4, /* no image, but names of loaded kernels, for the sanitizer engine (patch.h) */
 };
 
 enum wire_image_flags {
@@ -250,7 +250,7 @@ struct wire_ids {
 
 enum wire_resume_flags {
 	WIRE_RESUME_ARMED = 1 << 0, /* in at least one context */
-	WIRE_RESUME_PLAN = 1 << 1, /* it is a plan of the SASS engine and replaced no image */
+	WIRE_RESUME_PLAN = 1 << 1, /* it is a plan of the sanitizer engine and replaced no image */
 };
 
 /*

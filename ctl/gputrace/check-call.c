@@ -244,6 +244,11 @@ bool check_statement_call(struct script *script, struct clause *clause, struct n
 				   call->builtin->form);
 	case BUILTIN_EXIT:
 		return !call->a || check_number(script, clause, call->a, "exit");
+	case BUILTIN_ANY:
+	case BUILTIN_ALL:
+	case BUILTIN_FIRST:
+		return script_fail(script, call->place, "%s() is a value: @x = sum(%s(addr))",
+				   call->text, call->text);
 	case BUILTIN_PARAM:
 		return script_fail(script, call->place, "param() is a value: @ = sum(param(0))");
 	case BUILTIN_F16:

@@ -29,7 +29,6 @@ static const char *not_yet(const char *name) {
 	static const struct {
 		const char *name, *instead;
 	} later[] = {
-		{ "mem", "mem.thread: sees each thread's access" },
 		{ "call", "func: is at the entry of a device function" },
 		{ "barrier", "gpuprobectl attach has kprobe/K@barrier" },
 		{ "ctxsw", "gpuprobectl trace --ctxsw shows switches" },
@@ -118,11 +117,10 @@ static bool memory_parts(struct script *script, struct probe *probe) {
 			i++;
 		if (i == sizeof(words) / sizeof(*words) ||
 		    (words[i].access ? probe->access != 0 : probe->space || probe->access))
-			return script_fail(
-				script, probe->place,
-				"mem.thread: \"%s\" cannot stand there; it is "
-				"mem.thread:KERNEL[:global|shared|local][:load|store|atomic]",
-				probe->parts[part]);
+			return script_fail(script, probe->place,
+					   "%s: \"%s\" cannot stand there; it is "
+					   "%s:KERNEL[:global|shared|local][:load|store|atomic]",
+					   probe->parts[0], probe->parts[part], probe->parts[0]);
 		if (words[i].access)
 			probe->access = words[i].access;
 		else
@@ -225,6 +223,7 @@ static bool probe_parts(struct script *script, struct probe *probe) {
 		return kernel_part(script, probe, probe->parts[1]) &&
 		       part_number(script, probe, probe->parts[2], 0, UINT32_MAX - 1);
 	case PROBE_MEMORY:
+	case PROBE_WARP_MEMORY:
 		return kernel_part(script, probe, probe->parts[1]) && memory_parts(script, probe);
 	default:
 		return probe->n_parts < 2 || kernel_part(script, probe, probe->parts[1]);

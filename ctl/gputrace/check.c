@@ -55,6 +55,8 @@ static bool word_missing(struct script *script, const struct node *node, const s
 		hint = "; thread:KERNEL has it";
 	else if (word->probes & ON(MEMORY))
 		hint = "; mem.thread:KERNEL has it";
+	else if (word->probes & ON(WARP_MEMORY))
+		hint = "; mem:KERNEL has it";
 	else if (word->probes & ON(DRIVER))
 		hint = "; driver:FUNCTION has it";
 	return script_fail(script, node->place, "%s: has no %s%s", probe->parts[0], node->text,
@@ -64,6 +66,7 @@ static bool word_missing(struct script *script, const struct node *node, const s
 /* What a name is on the GPU. Memory instructions are known by their own ids alone. */
 static enum type id_type(enum word_id id, bool memory) {
 	return id == WORD_LINE   ? TYPE_LINE
+	       : id == WORD_INSN ? TYPE_LINE_INSN
 	       : id == WORD_TYPE ? TYPE_LINE_TYPE
 	       : memory          ? TYPE_LINE_KERNEL
 				 : TYPE_KERNEL;
@@ -72,15 +75,33 @@ static enum type id_type(enum word_id id, bool memory) {
 /* Probes of a body that would give a word two meanings. */
 static bool check_mixed(struct script *script, const struct clause *clause,
 			const struct node *node) {
-	bool memory = clause->probes->kind == PROBE_MEMORY;
+	bool memory = PROBE_IS_MEMORY(clause->probes->kind);
 
 	for (const struct probe *probe = clause->probes; probe; probe = probe->next)
-		if ((probe->kind == PROBE_MEMORY) != memory)
+		if (PROBE_IS_MEMORY(probe->kind) != memory)
 			return script_fail(
 				script, node->place,
 				"at mem.thread: kernel is known in another way than at %s:; write "
 				"the body twice",
 				memory ? probe->parts[0] : clause->probes->parts[0]);
+	return true;
+}
+
+/* Words of one lane, where an event is of all of them; and the other way. */
+static bool check_lane_word(struct script *script, const struct clause *clause,
+			    const struct node *node, enum word_id id) {
+	const bool of_lane = id == WORD_ADDR || id == WORD_VALUE || id == WORD_LANE ||
+			     (id >= WORD_THREADID && id <= WORD_THREADID_Z);
+
+	if (clause->of_warp && of_lane && !clause->in_lane)
+		return script_fail(
+			script, node->place,
+			"%s is of one lane: any all sum min max first say of which, as in "
+			"first(%s)",
+			node->text, node->text);
+	if (clause->in_lane && (id == WORD_LANES || id == WORD_SECTORS))
+		return script_fail(script, node->place, "%s is of the whole warp, not of one lane",
+				   node->text);
 	return true;
 }
 
@@ -98,10 +119,12 @@ static bool check_word(struct script *script, const struct clause *clause, struc
 		if (!(word->probes & 1u << probe->kind) ||
 		    ((word->ends & 1u << probe->kind) && !probe->end))
 			return word_missing(script, node, word, probe);
+	if (!check_lane_word(script, clause, node, word->id))
+		return false;
 	node->word = word;
 	node->type = word->type;
 	if (clause->on_gpu && word->type == TYPE_TEXT)
-		node->type = id_type(word->id, clause->probes->kind == PROBE_MEMORY);
+		node->type = id_type(word->id, PROBE_IS_MEMORY(clause->probes->kind));
 	script->needs_stacks |= word->id == WORD_USTACK;
 	if (word->id == WORD_KERNEL && clause->on_gpu && !check_mixed(script, clause, node))
 		return false;
@@ -215,9 +238,38 @@ static bool check_choice(struct script *script, struct clause *clause, struct no
 	       script_fail(script, node->place, "both sides of : have the same type");
 }
 
+/* any(addr == 0): of all lanes. What is in it is evaluated before the body begins. */
+static bool check_lanes(struct script *script, struct clause *clause, struct node *node) {
+	bool fine;
+
+	if (!clause->of_warp)
+		return script_fail(script, node->place,
+				   "%s() is of all lanes of a warp: mem:KERNEL has it", node->text);
+	if (clause->in_lane)
+		return script_fail(script, node->place, "%s() cannot stand in another one of lanes",
+				   node->text);
+	if (node->builtin->id != BUILTIN_FIRST && clause->n_lanes == SCRIPT_LANES_MAX)
+		return script_fail(script, node->place,
+				   "a body has at most %d of any() all() sum() min() max()",
+				   SCRIPT_LANES_MAX);
+	node->number = (int64_t)clause->n_lanes;
+	clause->n_lanes += node->builtin->id != BUILTIN_FIRST;
+	clause->in_lane = true;
+	fine = node->builtin->id == BUILTIN_FIRST
+		       ? check_expression(script, clause, node->a)
+		       : check_number(script, clause, node->a, node->text);
+	clause->in_lane = false;
+	node->type = node->a->type;
+	return fine;
+}
+
 static bool check_call(struct script *script, struct clause *clause, struct node *node) {
 	if (!check_builtin(script, clause, node))
 		return false;
+	if (node->builtin->id == BUILTIN_ANY || node->builtin->id == BUILTIN_ALL ||
+	    node->builtin->id == BUILTIN_FIRST ||
+	    (clause->of_warp && builtin_is_of_lanes(node->builtin)))
+		return check_lanes(script, clause, node);
 	if (node->builtin->kind != MAP_UNKNOWN)
 		return script_fail(script, node->place,
 				   "%s() is no value: it stands behind a map and =, as in @x = %s",
@@ -233,8 +285,9 @@ static bool check_call(struct script *script, struct clause *clause, struct node
 	if (node->builtin->id != BUILTIN_PARAM)
 		return script_fail(script, node->place, "%s() gives no value", node->text);
 	for (const struct probe *probe = clause->probes; probe; probe = probe->next)
-		if (probe->kind == PROBE_MEMORY)
-			return script_fail(script, node->place, "mem.thread: has no param()");
+		if (PROBE_IS_MEMORY(probe->kind))
+			return script_fail(script, node->place, "%s: has no param()",
+					   probe->parts[0]);
 	if (node->a->kind != NODE_NUMBER || node->a->number > 8)
 		return script_fail(script, node->place,
 				   "param() takes the number of a parameter, from 0 to 8");
@@ -243,6 +296,10 @@ static bool check_call(struct script *script, struct clause *clause, struct node
 }
 
 bool check_expression(struct script *script, struct clause *clause, struct node *node) {
+	if (clause->in_lane && (node->kind == NODE_LOCAL || node->kind == NODE_MAP))
+		return script_fail(script, node->place,
+				   "%s is not known in each lane: words, numbers and operators are",
+				   node->text);
 	switch (node->kind) {
 	case NODE_NUMBER:
 		node->type = TYPE_NUMBER;
@@ -446,6 +503,13 @@ static bool check_probes(struct script *script, struct clause *clause) {
 				"%s: and %s: cannot share a body, one is on the host and "
 				"one on the GPU: write it twice",
 				clause->probes->parts[0], probe->parts[0]);
+		if (probe != clause->probes &&
+		    clause->of_warp != (probe->kind == PROBE_WARP_MEMORY))
+			return script_fail(script, probe->place,
+					   "%s: and %s: cannot share a body: events of mem: are of "
+					   "whole warps",
+					   clause->probes->parts[0], probe->parts[0]);
+		clause->of_warp = probe->kind == PROBE_WARP_MEMORY;
 		clause->on_gpu = PROBE_ON_GPU(probe->kind);
 		script->needs_gpu |= clause->on_gpu;
 		script->needs_trace |= !clause->on_gpu && probe->kind >= PROBE_LAUNCH;

@@ -81,10 +81,11 @@ static uint32_t add_times(struct code *code, enum probe_kind kind) {
 }
 
 /* Whether a tree, or a list of statements, has a word. */
-static bool has_word(const struct node *list, enum word_id id) {
+bool code_has_word(const struct node *list, enum word_id id) {
 	for (; list; list = list->next)
-		if ((list->kind == NODE_WORD && list->word->id == id) || has_word(list->a, id) ||
-		    has_word(list->b, id) || has_word(list->c, id))
+		if ((list->kind == NODE_WORD && list->word->id == id) ||
+		    code_has_word(list->a, id) || code_has_word(list->b, id) ||
+		    code_has_word(list->c, id))
 			return true;
 	return false;
 }
@@ -121,6 +122,7 @@ static char *section_of(const struct probe *probe, bool end) {
 		n = asprintf(&text, "kprobe/dev:%s", probe->name);
 		break;
 	case PROBE_MEMORY:
+	case PROBE_WARP_MEMORY:
 		n = asprintf(&text, "memcapture/%s", probe->name);
 		break;
 	default:
@@ -171,7 +173,7 @@ static bool begin_program(struct emit *emit, struct code *code, const struct cla
 			       .n_best = count_best(clause->body),
 			       .place = probe->place };
 	snprintf(program->name, sizeof(program->name), "cuda__probe_%zu", code->n_programs);
-	program->memory = probe->kind == PROBE_MEMORY;
+	program->memory = PROBE_IS_MEMORY(probe->kind);
 	program->section = section_of(probe, end);
 	if (!program->section) {
 		emit_fail(emit, "out of memory");
@@ -200,6 +202,8 @@ static void emit_body(struct emit *emit, uint32_t times) {
 	} else {
 		emit_filter(emit);
 	}
+	if (clause->of_warp)
+		emit_lanes(emit);
 	if (clause->predicate) {
 		emit_expression(emit, clause->predicate);
 		leave = emit_jump_constant(emit, BPF_JEQ, BPF_REG_0, 0);
@@ -227,8 +231,8 @@ static void make_whole(struct code *code, const struct clause *clause, const str
 }
 
 static void make_probe(struct code *code, const struct clause *clause, const struct probe *probe) {
-	const bool timed =
-		has_word(clause->body, WORD_DURATION) || has_word(clause->predicate, WORD_DURATION);
+	const bool timed = code_has_word(clause->body, WORD_DURATION) ||
+			   code_has_word(clause->predicate, WORD_DURATION);
 	uint32_t times = 0;
 	struct emit emit;
 

@@ -211,7 +211,9 @@ void emit_expression(struct emit *emit, const struct node *node) {
 		choice(emit, node);
 		break;
 	case NODE_CALL:
-		if (node->builtin->id == BUILTIN_PARAM)
+		if (builtin_is_of_lanes(node->builtin))
+			emit_lane_call(emit, node);
+		else if (node->builtin->id == BUILTIN_PARAM)
 			emit_load(emit, BPF_REG_0, BPF_REG_6, PARAMS + 8 * (int)node->a->number);
 		else
 			emit_float_call(emit, node);

@@ -44,6 +44,7 @@ static int field_of(const struct emit *emit, enum word_id id) {
 	case WORD_KERNEL:
 		return memory ? MEMORY_INSTRUCTION : CTX_KERNEL;
 	case WORD_LINE:
+	case WORD_INSN:
 	case WORD_TYPE:
 		return MEMORY_INSTRUCTION;
 	case WORD_DEVICE:
@@ -72,8 +73,13 @@ static int field_of(const struct emit *emit, enum word_id id) {
 }
 
 bool emit_word_direct(struct emit *emit, const struct node *node, int to) {
-	const int field = field_of(emit, node->word->id);
+	const enum word_id id = node->word->id;
+	const int field = field_of(emit, id);
 
+	if (emit->clause->of_warp && !emit->in_lane && id >= WORD_LANES && id <= WORD_BYTES) {
+		emit_load(emit, to, BPF_REG_10, emit->words[id - WORD_LANES]);
+		return true;
+	}
 	if (node->word->id == WORD_DURATION)
 		emit_load(emit, to, BPF_REG_10, emit->duration);
 	else if (field >= 0)
@@ -269,6 +275,7 @@ void emit_filter(struct emit *emit) {
 		leave_unless_zero(emit);
 		break;
 	case PROBE_MEMORY:
+	case PROBE_WARP_MEMORY:
 		if (emit->probe->space)
 			filter_space(emit);
 		if (emit->probe->access)

@@ -7,6 +7,7 @@
  */
 
 #include "code.h"
+#include "words.h"
 
 #define HELPER_TIME 502 /* bpf_get_globaltimer */
 
@@ -18,6 +19,9 @@ struct emit {
 	struct place place; /* for errors */
 	size_t insns_room, references_room;
 	size_t stack; /* bytes in use */
+	bool in_lane; /* what is evaluated is of the lane, not of the warp */
+	int lanes[SCRIPT_LANES_MAX]; /* any() and its like: places on the stack */
+	int words[3]; /* lanes, sectors, bytes of the warp: places on the stack */
 	int n_best; /* min() and max() of the program */
 	int duration; /* place on the stack of the duration; 0: none */
 };
@@ -82,6 +86,12 @@ void emit_thread_number(struct emit *emit);
 /* What assigns to a map or a variable. */
 void emit_assign(struct emit *emit, const struct node *node);
 void emit_map_read(struct emit *emit, const struct node *node);
+/* Whether a tree, or a list of statements, has a word. */
+bool code_has_word(const struct node *list, enum word_id id);
+/* emit-lanes.c: what all lanes of a warp give; then all but the lowest one leave the program. */
+void emit_lanes(struct emit *emit);
+/* any() and its like, when it is used. */
+void emit_lane_call(struct emit *emit, const struct node *node);
 /* A printf(): a record in the ring. */
 void emit_print(struct emit *emit, const struct node *call);
 /* Counts one event that found no room. */

@@ -418,7 +418,7 @@ static void set_variables(struct frame *frame, const struct node *local, const s
 /* Over what a print() would show, in its order. What the body does to the map is not seen. */
 static void run_for(struct frame *frame, const struct node *node) {
 	struct evaluator *evaluator = frame->evaluator;
-	const struct store_entry **sorted;
+	struct ranked *sorted;
 	struct store both;
 	size_t n;
 
@@ -427,7 +427,7 @@ static void run_for(struct frame *frame, const struct node *node) {
 	sorted = show_sorted(&both, &n);
 	evaluator->failed |= !sorted;
 	for (size_t i = 0; sorted && i < n; i++) {
-		set_variables(frame, node->a, &both, sorted[i]);
+		set_variables(frame, node->a, &both, sorted[i].row);
 		if (!run_round(frame, node->b))
 			break;
 	}

@@ -20,6 +20,7 @@
 #define SCRIPT_PARTS_MAX 8 /* of a probe: thread:KERNEL:end has 3 */
 #define SCRIPT_UNROLL_MAX 100
 #define SCRIPT_PRINTS_MAX 64 /* printf() on the GPU */
+#define SCRIPT_LANES_MAX 8 /* any() and its like of one body */
 #define SCRIPT_VALUES_MAX 15 /* of one printf() */
 #define SCRIPT_ROUNDS_MAX 10000 /* of one unroll in another */
 #define SCRIPT_WHILE_MAX 1000000 /* rounds of all while of one run of a body */
@@ -41,6 +42,7 @@ enum type {
 	TYPE_TEXT, /* on the host alone */
 	TYPE_KERNEL, /* on the GPU: a kernel's id, printed as its name */
 	TYPE_LINE, /* on the GPU: an instruction's id, printed as its source line, */
+	TYPE_LINE_INSN, /* as its text, */
 	TYPE_LINE_KERNEL, /* as the kernel that it is in, */
 	TYPE_LINE_TYPE, /* as the type that it moves: f32 */
 };
@@ -133,6 +135,7 @@ enum probe_kind {
 	PROBE_BLOCK, /* bb: */
 	PROBE_FUNCTION,
 	PROBE_MEMORY, /* mem.thread: */
+	PROBE_WARP_MEMORY, /* mem: */
 	_PROBE_N,
 };
 
@@ -147,6 +150,7 @@ enum script_access {
 };
 
 #define PROBE_ON_GPU(kind) ((kind) >= PROBE_THREAD)
+#define PROBE_IS_MEMORY(kind) ((kind) == PROBE_MEMORY || (kind) == PROBE_WARP_MEMORY)
 
 struct probe {
 	enum probe_kind kind;
@@ -171,6 +175,9 @@ struct clause {
 	struct node *body; /* a list of statements */
 	bool on_gpu;
 	int64_t rounds; /* in which the statement that is checked is repeated; 0: once */
+	bool of_warp; /* its events are of all lanes of a warp */
+	bool in_lane; /* what is checked is of each lane: in any() and its like */
+	size_t n_lanes; /* any() and its like */
 	unsigned int loops; /* while and for around the statement that is checked */
 	size_t n_locals;
 	const char *locals[SCRIPT_LOCALS_MAX];

@@ -53,7 +53,24 @@ static const struct {
 	/* probes */
 	{ "thrad:x { }", "1:1: there is no probe thrad:; did you mean thread?" },
 	{ "qqqqqqqqq:x { }", "1:1: there is no probe qqqqqqqqq:; gputrace -l lists the probes" },
-	{ "mem:f { }", "1:1: mem: is not in this version; mem.thread: sees each thread's access" },
+	{ "barrier:f { }",
+	  "1:1: barrier: is not in this version; gpuprobectl attach has kprobe/K@barrier" },
+	{ "mem:f:loud { }", "1:1: mem: \"loud\" cannot stand there; it is "
+			    "mem:KERNEL[:global|shared|local][:load|store|atomic]" },
+	{ "mem:f, mem.thread:f { }",
+	  "1:8: mem: and mem.thread: cannot share a body: events of mem: are "
+	  "of whole warps" },
+	{ "mem:f { @ = sum(addr) }",
+	  "1:17: addr is of one lane: any all sum min max first say of which, as in first(addr)" },
+	{ "mem:f { @ = sum(sum(lanes)) }", "1:21: lanes is of the whole warp, not of one lane" },
+	{ "mem:f { @ = sum(any(all(addr))) }", "1:21: all() cannot stand in another one of lanes" },
+	{ "mem.thread:f { @ = sum(any(addr)) }",
+	  "1:24: any() is of all lanes of a warp: mem:KERNEL has it" },
+	{ "mem:f { $x = 1; @ = sum(any($x)) }",
+	  "1:29: $x is not known in each lane: words, numbers and operators are" },
+	{ "mem:f { first(addr) }", "1:9: first() is a value: @x = sum(first(addr))" },
+	{ "mem.thread:f { @ = sum(sectors) }",
+	  "1:24: mem.thread: has no sectors; mem:KERNEL has it" },
 	{ "block:f { @ = sum(lane) }", "1:19: block: has no lane; thread:KERNEL has it" },
 	{ "warp:f { @ = sum(threadid) }", "1:18: warp: has no threadid; thread:KERNEL has it" },
 	{ "grid:f:end { @ = sum(blockid) }", "1:22: grid: has no blockid; thread:KERNEL has it" },
@@ -329,6 +346,10 @@ static const char *const right[] = {
 	"max(gputime); @h[line] = hist($x); @m = min(bf16(value >> 16)); } } END { clear(@m); }",
 	"grid:f { @[kernel, launch, grid.x] = sum(param(0)) } block:f:end, warp:f:end { @b[sm] = "
 	"sum(duration + blockid) } warp:* { @w[warp] = count() }",
+	"mem:*:global:load /lanes > 3 && any(value < 0)/ { @[line, insn, kernel] = sum(sectors); "
+	"@b = "
+	"max(bytes + min(addr) - max(addr)); if (isnan(first(f32(value)))) { @s = sum(sum(lane)); "
+	"} }",
 	"thread:f { printf(\"%s %d %-5x %g\", kernel, lane, sm, f32(1)); } mem.thread:f { "
 	"unroll(2) { printf(\"%s %s\", line, type); } }",
 	"driver:cuLaunchKernelEx { @ = max(args.sharedMemBytes + args.gridDimX) }",

@@ -16,12 +16,12 @@ static const struct word words[] = {
 	{ "blockdim.x", WORD_BLOCKDIM_X, ON(LAUNCH) | ON_KERNEL, 0, TYPE_NUMBER, NULL },
 	{ "blockdim.y", WORD_BLOCKDIM_Y, ON(LAUNCH) | ON_KERNEL, 0, TYPE_NUMBER, NULL },
 	{ "blockdim.z", WORD_BLOCKDIM_Z, ON(LAUNCH) | ON_KERNEL, 0, TYPE_NUMBER, NULL },
-	{ "blockid", WORD_BLOCKID, ON_BLOCKS & ~ON(MEMORY), 0, TYPE_NUMBER,
+	{ "blockid", WORD_BLOCKID, ON_BLOCKS & ~ON_MEMORY, 0, TYPE_NUMBER,
 	  "the block's number in the grid" },
 	{ "blockid.x", WORD_BLOCKID_X, ON_BLOCKS, 0, TYPE_NUMBER, NULL },
 	{ "blockid.y", WORD_BLOCKID_Y, ON_BLOCKS, 0, TYPE_NUMBER, NULL },
 	{ "blockid.z", WORD_BLOCKID_Z, ON_BLOCKS, 0, TYPE_NUMBER, NULL },
-	{ "threadid", WORD_THREADID, ON_THREADS & ~ON(MEMORY), 0, TYPE_NUMBER,
+	{ "threadid", WORD_THREADID, ON_THREADS & ~ON_MEMORY, 0, TYPE_NUMBER,
 	  "the thread's number in its block" },
 	{ "threadid.x", WORD_THREADID_X, ON_THREADS, 0, TYPE_NUMBER, NULL },
 	{ "threadid.y", WORD_THREADID_Y, ON_THREADS, 0, TYPE_NUMBER, NULL },
@@ -35,16 +35,21 @@ static const struct word words[] = {
 	  "a number that no other launch has; 0 where it is not known" },
 	{ "node", WORD_NODE, ON_GPU, 0, TYPE_NUMBER, "the node of a CUDA graph; 0: in none" },
 	{ "sm", WORD_SM, ON_GPU, 0, TYPE_NUMBER, "the multiprocessor" },
-	{ "warp", WORD_WARP, ON_WARPS & ~ON(MEMORY), 0, TYPE_NUMBER,
+	{ "warp", WORD_WARP, ON_WARPS & ~ON_MEMORY, 0, TYPE_NUMBER,
 	  "the warp's number in its block" },
 	{ "lane", WORD_LANE, ON_THREADS, 0, TYPE_NUMBER, "the thread's number in its warp" },
-	{ "addr", WORD_ADDR, ON(MEMORY), 0, TYPE_NUMBER, "the address" },
-	{ "value", WORD_VALUE, ON(MEMORY), 0, TYPE_NUMBER, "what is stored; 0 at loads" },
-	{ "bytes", WORD_BYTES, ON(MEMORY) | ON(COPY) | ON(ALLOC), 0, TYPE_NUMBER,
+	{ "addr", WORD_ADDR, ON_MEMORY, 0, TYPE_NUMBER, "the address" },
+	{ "lanes", WORD_LANES, ON(WARP_MEMORY), 0, TYPE_NUMBER,
+	  "threads of the warp that take part" },
+	{ "sectors", WORD_SECTORS, ON(WARP_MEMORY), 0, TYPE_NUMBER,
+	  "pieces of 32 bytes that the warp touches" },
+	{ "value", WORD_VALUE, ON_MEMORY, 0, TYPE_NUMBER, "what is stored; 0 at loads" },
+	{ "bytes", WORD_BYTES, ON_MEMORY | ON(COPY) | ON(ALLOC), 0, TYPE_NUMBER,
 	  "of the instruction or call" },
-	{ "line", WORD_LINE, ON(MEMORY), 0, TYPE_TEXT,
+	{ "line", WORD_LINE, ON_MEMORY, 0, TYPE_TEXT,
 	  "file:line, or the instruction where lines are not known" },
-	{ "type", WORD_TYPE, ON(MEMORY), 0, TYPE_TEXT,
+	{ "insn", WORD_INSN, ON_MEMORY, 0, TYPE_TEXT, "the text of the instruction" },
+	{ "type", WORD_TYPE, ON_MEMORY, 0, TYPE_TEXT,
 	  "what the instruction moves, such as f32; ? where that is not known" },
 	{ "gputime", WORD_GPUTIME, ON_GPU, 0, TYPE_NUMBER,
 	  "nanoseconds of the GPU's clock, which is not the host's" },
@@ -83,6 +88,9 @@ static const struct builtin builtins[] = {
 	  "printf(\"format\", ...)" },
 	{ "time", BUILTIN_TIME, 0, 1, MAP_UNKNOWN, true, false, "time(\"%H:%M:%S\\n\")" },
 	{ "exit", BUILTIN_EXIT, 0, 1, MAP_UNKNOWN, true, false, "exit(), exit(number)" },
+	{ "any", BUILTIN_ANY, 1, 1, MAP_UNKNOWN, false, true, "any(number)" },
+	{ "all", BUILTIN_ALL, 1, 1, MAP_UNKNOWN, false, true, "all(number)" },
+	{ "first", BUILTIN_FIRST, 1, 1, MAP_UNKNOWN, false, true, "first(number)" },
 	{ "param", BUILTIN_PARAM, 1, 1, MAP_UNKNOWN, false, true, "param(number)" },
 	{ "f16", BUILTIN_F16, 1, 1, MAP_UNKNOWN, true, true, "f16(bits)" },
 	{ "bf16", BUILTIN_BF16, 1, 1, MAP_UNKNOWN, true, true, "bf16(bits)" },
@@ -133,6 +141,9 @@ static const struct probe_row probes[] = {
 	{ "mem.thread", PROBE_MEMORY, 2, 4, false, true,
 	  "mem.thread:KERNEL[:global|shared|local][:load|store|atomic]",
 	  "a thread at a memory instruction" },
+	{ "mem", PROBE_WARP_MEMORY, 2, 4, false, true,
+	  "mem:KERNEL[:global|shared|local][:load|store|atomic]",
+	  "a warp at a memory instruction" },
 };
 
 #define FIND(table, wanted)                                                 \
@@ -163,6 +174,20 @@ const struct builtin *builtin_find(const char *name) {
 
 const struct builtin *builtin_at(size_t i) {
 	return AT(builtins, i);
+}
+
+bool builtin_is_of_lanes(const struct builtin *builtin) {
+	switch (builtin->id) {
+	case BUILTIN_ANY:
+	case BUILTIN_ALL:
+	case BUILTIN_FIRST:
+	case BUILTIN_SUM:
+	case BUILTIN_MIN:
+	case BUILTIN_MAX:
+		return true;
+	default:
+		return false;
+	}
 }
 
 const struct probe_row *probe_row_find(const char *name) {

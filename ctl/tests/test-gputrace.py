@@ -11,7 +11,7 @@ import tempfile
 import unittest
 
 GPUTRACE, COMPLETION = map(os.path.abspath, sys.argv[1:3])
-TOOLS = {"allocs", "kernels", "kernlat", "launchlat", "nans"}
+TOOLS = {"allocs", "coalesce", "kernels", "kernlat", "launchlat", "nans"}
 
 
 def gputrace(*arguments):
@@ -81,7 +81,7 @@ class Completion(unittest.TestCase):
         self.assertEqual(self.offered("--format", ""), {"text", "json"})
         self.assertEqual(self.offered("--format", "=", "j"), {"json"})
         self.assertEqual(self.offered("-l", "th"), {"thread:"})
-        self.assertEqual(self.offered("-l", "mem"), {"mem.thread:"})
+        self.assertEqual(self.offered("-l", "mem"), {"mem:", "mem.thread:"})
         self.assertIn(str(os.getpid()), self.offered("-p", str(os.getpid())))
         self.assertIn("bash", self.offered("kernels", "--", "bas"))
         self.assertEqual(self.offered("kernels", "--", "ls", "-"), set(), "arguments of CMD are its own")

@@ -3,7 +3,8 @@
 
 /*
  * What the daemon answers about modules, and the connection to it. A struct load is the image of a
- * twin (twin.h), from the answer until after the driver's unload, or a plan of the SASS engine.
+ * twin (twin.h), from the answer until after the driver's unload, or a plan of the sanitizer
+ * engine.
  */
 
 #include <stdbool.h>
@@ -17,7 +18,8 @@
 enum load_kind {
 	LOAD_LIBRARY, /* handle is a CUlibrary: good in every context */
 	LOAD_MODULE, /* handle is a CUmodule: of one context */
-	LOAD_PLAN, /* no image for the driver: what the SASS engine does (patch.h); kept by patch.c
+	LOAD_PLAN, /* no image for the driver: what the sanitizer engine does (patch.h); kept by
+		    * patch.c
 		    */
 };
 

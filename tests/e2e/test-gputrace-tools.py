@@ -17,8 +17,8 @@ NOTHING = ["/bin/true"]  # a program without CUDA
 TOOLS = sorted(name[:-3] for name in os.listdir(os.path.join(SOURCE, "ctl/tools")) if name.endswith(".gt"))
 
 
-def tool(*arguments, app=APP, status=0):
-    out, err = gputrace(*arguments, app=app, status=status)
+def tool(*arguments, app=APP, status=0, **more):
+    out, err = gputrace(*arguments, app=app, status=status, **more)
     equal(err, "", arguments)
     return out
 
@@ -116,6 +116,53 @@ STORES = """.version 7.0
 """
 
 
+ACCESSES = """.version 7.0
+.target sm_70
+.address_size 64
+.visible .entry good(.param .u64 p) {
+	.reg .b64 %rd<4>; .reg .b32 %r<4>;
+	ld.param.u64 %rd1, [p];
+	mov.u32 %r1, %tid.x;
+	mul.wide.u32 %rd2, %r1, 4;
+	add.s64 %rd3, %rd1, %rd2;
+	ld.global.u32 %r2, [%rd3];
+	st.global.u32 [%rd3+4096], %r2;
+	ret;
+}
+.visible .entry bad(.param .u64 p) {
+	.reg .b64 %rd<6>; .reg .b32 %r<4>; .reg .pred %p<2>;
+	ld.param.u64 %rd1, [p];
+	mov.u32 %r1, %tid.x;
+	mul.wide.u32 %rd2, %r1, 128;
+	add.s64 %rd3, %rd1, %rd2;
+	ld.global.u32 %r2, [%rd3];
+	mul.wide.u32 %rd4, %r1, 8;
+	add.s64 %rd5, %rd1, %rd4;
+	setp.lt.u32 %p1, %r1, 16;
+	@%p1 st.global.u32 [%rd5+8192], %r2;
+	ret;
+}
+"""
+
+
+def test_coalesce():
+    """A load with a stride of 128 bytes, a store of half a warp with one of 8; and the same without strides."""
+    with tempfile.NamedTemporaryFile("w", suffix=".ptx") as file:
+        file.write(ACCESSES)
+        file.flush()
+        equal(tool("coalesce", app=[PTX_DRIVER, file.name, "good"], GPUPROBE_SIM_WARPS="whole"), "good words=0\n")
+        out = tool("coalesce", app=[PTX_DRIVER, file.name, "good", "bad"], GPUPROBE_SIM_WARPS="whole")
+    lines = [line.split(None, 4) for line in out.splitlines() if "words=" not in line]
+    equal(
+        lines,
+        [
+            ["SECTORS", "NEEDED", "REQUESTS", "TOO", "MANY  KERNEL, LINE"],
+            ["4.0", "2.0", "1", "2", "bad, @%p1 st.global.u32 [%rd5+8192], %r2;"],
+            ["32.0", "4.0", "1", "28", "bad, ld.global.u32 %r2, [%rd3];"],
+        ],
+    )
+
+
 def test_nans():
     """Kernels that store NaN and infinity of several types, and one that stores integers whose bits are those of NaN."""
     with tempfile.NamedTemporaryFile("w", suffix=".ptx") as file:
@@ -137,4 +184,4 @@ def test_nans():
 
 
 if __name__ == "__main__":
-    main([test_all, test_kernels, test_latencies, test_allocs, test_nans])
+    main([test_all, test_kernels, test_latencies, test_allocs, test_coalesce, test_nans])

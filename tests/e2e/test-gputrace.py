@@ -273,6 +273,21 @@ def test_memory():
     check("@atomic" not in found and "@shared" not in found, found)
 
 
+def test_warps_at_memory():
+    """All lanes of a warp at once: what they give together is what each gives, added up here."""
+    found, err = maps(
+        "mem:*:global:load { @load[line] = sum(bytes); @lanes[lanes] = count(); @sectors[sectors] = count(); } mem:*:store { @value = sum(sum(value != 0)); @span[max(addr) - min(addr)] = count();"
+        "@first = sum(first(lane)); @all[all(addr > 0), any(lane == 31), any(lane > 31)] = count(); @lane[sum(lane)] = count(); @insn[insn] = count(); }",
+        GPUPROBE_SIM_WARPS="whole",  # else its lanes are never together
+    )
+    warps = THREADS // 32 * LAUNCHES
+    equal(err, "")
+    equal(list(found["@load"].values()), [4 * 32 * warps] * 2)
+    equal((found["@lanes"], found["@sectors"]), ({(32,): 2 * warps}, {(4,): 2 * warps}))
+    equal((found["@span"], found["@first"], found["@all"], found["@lane"]), ({(124,): warps}, {(): 0}, {(1, 1, 0): warps}, {(496,): warps}))
+    check(found["@value"][()] > 0.9 * 32 * warps and list(found["@insn"].values()) == [warps] and "st.global" in next(iter(found["@insn"]))[0], found)
+
+
 def test_blocks_of_code():
     found, err = maps("bb:vectorAdd:0 { @0 = count(); } thread:vectorAdd { @p = sum(param(0) != 0); }")
     equal(err, "")
@@ -591,6 +606,7 @@ if __name__ == "__main__":
             test_whole_parts,
             test_overlapping_durations,
             test_memory,
+            test_warps_at_memory,
             test_blocks_of_code,
             test_calls,
             test_ways_of_launching,

@@ -53,7 +53,7 @@ def test_holes():
         (CUBIN, 16 * MIB, (0, elf)),
         (PTX, 4096),
     )
-    for engine, lists in ("ptx", images), ("sass", ((NAMES, 8 * MIB),)):
+    for engine, lists in ("ptx", images), ("sanitizer", ((NAMES, 8 * MIB),)):
         with Daemon(f"--engine={engine}") as daemon:
             daemon.attach()
             shim = Shim(daemon.directory, timeout=60)

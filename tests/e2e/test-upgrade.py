@@ -17,7 +17,7 @@ from manager import Manager
 OLD = os.path.join(BUILD, "daemon/gpuprobed/gpuprobed-old")
 NEXT = os.path.join(BUILD, "daemon/gpuprobed/gpuprobed-next")
 OLD_SHIM = os.path.join(BUILD, "shim/libgpuprobe-shim-old.so")
-ENGINES = ("--engine", "ptx"), ("--engine", "sass", "--sanitizer", SANITIZER)
+ENGINES = ("--engine", "ptx"), ("--engine", "sanitizer", "--sanitizer", SANITIZER)
 
 need(GPUPROBED, OLD, NEXT, OLD_SHIM, CTL, COUNTER, SHIM, LIVE, PTXCOMPILER, os.path.join(SIM, "libcuda.so.1"))
 

@@ -243,7 +243,7 @@ bool interest_find(struct interest *interest, bool changed) {
 	return true;
 }
 
-/* No process here has the SASS engine. */
+/* No process here has the sanitizer engine. */
 static const uint64_t no_generation;
 const uint64_t *interest_generations[2] = { &no_generation, &no_generation };
 

@@ -624,7 +624,7 @@ static void client_on_report(struct client_context *context, const struct client
 			.attachments = users,
 			.n_attachments =
 				client_report_users(context->image->registry, kernel, map, users),
-			.engine = plan ? OUTCOME_ENGINE_SASS : OUTCOME_ENGINE_PTX,
+			.engine = plan ? OUTCOME_ENGINE_SANITIZER : OUTCOME_ENGINE_PTX,
 		};
 		const char *reason = text;
 
@@ -637,7 +637,8 @@ static void client_on_report(struct client_context *context, const struct client
 	}
 	if (outcome_is_left_alone(text)) { /* said again after each attach */
 		outcome_tell_once(context->image->outcomes, facts, OUTCOME_NOT_PROBED,
-				  &(struct outcome_subject){ .engine = OUTCOME_ENGINE_SASS }, text);
+				  &(struct outcome_subject){ .engine = OUTCOME_ENGINE_SANITIZER },
+				  text);
 	} else if (!module || !module->result->n_kernels)
 		outcome_tell(context->image->outcomes, facts, OUTCOME_FAILED,
 			     &(struct outcome_subject){}, text);

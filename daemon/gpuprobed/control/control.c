@@ -102,6 +102,7 @@ json_object *control_attachment_json(const struct attachment *attachment) {
 	json_add(json, "filter", filter_json(&attachment->filter, false));
 	json_add_text(json, "state", "armed");
 	json_add_int(json, "modules", attachment->n_modules);
+	json_add_int(json, "recompiled", attachment->n_recompiled);
 	json_add_int(json, "processes", attachment->n_processes);
 	json_add_int(json, "owner", attachment->object->owner);
 	return json;
@@ -303,7 +304,7 @@ static const char *control_attach_options(json_object *parameters, struct attach
 		return "not an absolute path";
 	*parameterp = "engine";
 	if (engine && !engine_from_name(engine, false, &options->wish.engine))
-		return "expected auto, ptx or sass";
+		return "expected auto, ptx or sanitizer";
 	*parameterp = "kernel";
 	if (options->wish.kernel && !control_name_valid(options->wish.kernel))
 		return CONTROL_KERNEL_REASON;
@@ -535,6 +536,8 @@ static int control_status(struct varlink_call *call, json_object *parameters, vo
 	json_add_text(json, "version", PROJECT_VERSION);
 	json_add_int(json, "pid", getpid());
 	json_add_text(json, "mode", context->image->config->session ? "session" : "system");
+	json_add_bool(json, "may_attach",
+		      control_may_attach(call) || context->image->config->user_attach);
 	json_add_int(json, "started", context->started);
 	json_add_text(json, "verify", context->image->config->verify ? "on" : "off");
 	json_add_text(json, "compiler",

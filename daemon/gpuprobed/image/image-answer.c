@@ -104,7 +104,7 @@ void image_answer_armed(struct image_context *context, struct process *process,
 				     &(struct outcome_subject){ kernel->name, kernel->demangled,
 								false, kernel->attachments,
 								kernel->n_attachments,
-								OUTCOME_ENGINE_SASS },
+								OUTCOME_ENGINE_SANITIZER },
 				     image_prefix_reason(context, kernel, "", text));
 	}
 	if (!result->plan)
@@ -124,7 +124,7 @@ static void image_record_plan(struct image_context *context, struct process *pro
 	if (!result->replaced && (!last || strcmp(last->reason, result->reason) != 0))
 		outcome_tell(context->outcomes, facts,
 			     result->failed ? OUTCOME_FAILED : OUTCOME_NOT_PROBED,
-			     &(struct outcome_subject){ .engine = OUTCOME_ENGINE_SASS },
+			     &(struct outcome_subject){ .engine = OUTCOME_ENGINE_SANITIZER },
 			     result->reason);
 	image_result_unref(process->refused);
 	process->refused = result->replaced ? NULL : image_result_ref(result);
@@ -136,7 +136,7 @@ static void image_reason(char reason[static 256], const struct image_context *co
 	const bool hint = !result->replaced && !result->failed && result->no_ptx;
 
 	snprintf(reason, 256, "%s%s", result->reason,
-		 hint ? "; gpuprobed --engine=sass would reach it" : "");
+		 hint ? "; gpuprobed --engine=sanitizer would reach it" : "");
 }
 
 /* A twin is asked for again whenever attachments change: that is told once. */
@@ -345,15 +345,17 @@ static void image_left_out_reason(char reason[static 320], const struct attachme
 
 	if (sass)
 		snprintf(reason, 320,
-			 "%s: this process has the SASS engine alone; gpuprobed "
+			 "%s: this process has the sanitizer engine alone; gpuprobed "
 			 "--engine=ptx:exe=PATH is for programs that need twins",
 			 program->patch_reason);
 	else
 		snprintf(reason, 320,
-			 "%s: this process has twins alone; gpuprobed --engine=sass:exe=PATH gives "
-			 "programs the SASS engine when they start",
-			 program->engine == ENGINE_SASS ? "engine sass"
-							: "only the SASS engine has this point");
+			 "%s: this process has twins alone; gpuprobed --engine=sanitizer:exe=PATH "
+			 "gives "
+			 "programs the sanitizer engine when they start",
+			 program->engine == ENGINE_SANITIZER
+				 ? "engine sanitizer"
+				 : "only the sanitizer engine has this point");
 }
 
 void image_answer_left_out(struct image_context *context, const struct process *process,
@@ -363,7 +365,7 @@ void image_answer_left_out(struct image_context *context, const struct process *
 
 	TAILQ_FOREACH(attachment, &context->registry->attachments, link) {
 		const struct outcome_subject subject = {
-			.engine = sass ? OUTCOME_ENGINE_SASS : OUTCOME_ENGINE_PTX,
+			.engine = sass ? OUTCOME_ENGINE_SANITIZER : OUTCOME_ENGINE_PTX,
 			.attachments = &attachment->id,
 			.n_attachments = 1,
 		};

@@ -734,7 +734,7 @@ static const char *image_refusal(struct image_context *context, const struct pro
 				 bool plan, bool *told, struct image_budget *budget) {
 	const enum engine engine = engine_rules_find(&context->config->engines, &process->facts);
 	const bool directly = image_runs_directly(context, process),
-		   sass = engine == ENGINE_SASS && !directly;
+		   sass = engine == ENGINE_SANITIZER && !directly;
 	struct image_match match;
 
 	*told = false;
@@ -742,7 +742,7 @@ static const char *image_refusal(struct image_context *context, const struct pro
 		return "engine off: the daemon's configuration leaves this process alone "
 		       "(--engine)";
 	if (sass && !plan)
-		return "engine sass: no twins are made for this process (--engine)";
+		return "engine sanitizer: no twins are made for this process (--engine)";
 	if (!sass && plan)
 		return "engine ptx: machine code of this process is not patched (--engine)";
 	image_match(&match, context, &process->facts, plan);
@@ -754,7 +754,7 @@ static const char *image_refusal(struct image_context *context, const struct pro
 	*told = match.other && !directly;
 	return !match.other ? "no attachment means this process"
 	       : sass       ? "what is attached needs twins, and this process has none"
-			    : "what is attached needs the SASS engine, which this process has not";
+		      : "what is attached needs the sanitizer engine, which this process has not";
 }
 
 /* *fdp is -1 once it is a request's. */

@@ -37,7 +37,7 @@ struct image_result {
 	bool failed; /* own image, because something went wrong */
 	bool later; /* own image, because of what may pass */
 	bool no_ptx; /* own image, because it has no PTX that could be edited */
-	bool plan; /* of the SASS engine: what replaces nothing and patches what is loaded
+	bool plan; /* of the sanitizer engine: what replaces nothing and patches what is loaded
 		      (proto/patch.h) */
 	int fd; /* the new image, sealed; -1 unless replaced, or if it cannot be asked for any more
 		 */

@@ -170,8 +170,8 @@ struct world {
 	struct client client;
 };
 
-/* An object with maps 11 (small sums) and 12; attachment 1 uses 11, 2 (engine sass) 12 and 11, 3
- * has no patch form. */
+/* An object with maps 11 (small sums) and 12; attachment 1 uses 11, 2 (engine sanitizer) 12 and 11,
+ * 3 has no patch form. */
 static int setup(void **state) {
 	static const uint8_t orders[3][2] = { { 0 }, { 1, 0 }, {} };
 	static const size_t n_orders[] = { 1, 2, 0 };
@@ -195,7 +195,7 @@ static int setup(void **state) {
 	daemon->loop = &world->loop;
 	daemon->config = &world->config;
 	config_set_defaults(&world->config);
-	world->config.engines.fallback = ENGINE_SASS;
+	world->config.engines.fallback = ENGINE_SANITIZER;
 	registry_init(&daemon->registry);
 	process_table_init(&daemon->processes, NULL, NULL, NULL);
 	outcome_log_init(&daemon->outcomes);
@@ -216,7 +216,7 @@ static int setup(void **state) {
 		snprintf(attachments[i]->of.gpu.symbol, sizeof(attachments[i]->of.gpu.symbol),
 			 "p%zu", i);
 		attachments[i]->of.gpu.maps = i == 0 ? 1 : i == 1 ? 3 : 0;
-		attachments[i]->of.gpu.engine = i == 1 ? ENGINE_SASS : ENGINE_AUTO;
+		attachments[i]->of.gpu.engine = i == 1 ? ENGINE_SANITIZER : ENGINE_AUTO;
 		attachments[i]->of.gpu.n_patch_maps = n_orders[i];
 		memcpy(attachments[i]->of.gpu.patch_maps, orders[i], 2);
 		if (i < 2)
@@ -331,9 +331,9 @@ static void arm(struct world *world) {
 			 0);
 }
 
-#define NO_TWINS                                                                            \
-	": this process has the SASS engine alone; gpuprobed --engine=ptx:exe=PATH is for " \
-	"programs "                                                                         \
+#define NO_TWINS                                                                                 \
+	": this process has the sanitizer engine alone; gpuprobed --engine=ptx:exe=PATH is for " \
+	"programs "                                                                              \
 	"that need twins"
 
 /* The first time the image is made, then the names are matched; the second time there is nothing to
@@ -387,7 +387,7 @@ static void test_plan(void **state) {
 	assert_int_equal(daemon->outcomes.n, 2);
 	outcome = TAILQ_FIRST(&daemon->outcomes.list);
 	assert_int_equal(outcome->kind, OUTCOME_PROBED);
-	assert_string_equal(outcome_engine_name(outcome->engine), "sass");
+	assert_string_equal(outcome_engine_name(outcome->engine), "sanitizer");
 	assert_string_equal(outcome->demangled, "k()");
 	outcome = TAILQ_NEXT(outcome, link);
 	assert_string_equal(outcome->reason, "it has a barrier" NO_TWINS);
@@ -461,8 +461,8 @@ static void test_engines(void **state) {
 		  "engine ptx: machine code of this process is not patched (--engine)" },
 		{ ENGINE_AUTO, WIRE_IMAGE_NAMES,
 		  "engine ptx: machine code of this process is not patched (--engine)" },
-		{ ENGINE_SASS, WIRE_IMAGE_PTX,
-		  "engine sass: no twins are made for this process (--engine)" },
+		{ ENGINE_SANITIZER, WIRE_IMAGE_PTX,
+		  "engine sanitizer: no twins are made for this process (--engine)" },
 	};
 	struct world *world = *state;
 
@@ -488,9 +488,9 @@ static void check_left_out(const struct world *world, unsigned int n, uint64_t a
 
 /* A process has one engine: what needs the other one is said, once, with what helps. */
 static void test_one_engine(void **state) {
-	static const char *const no_sass =
-		": this process has twins alone; gpuprobed --engine=sass:exe=PATH gives programs "
-		"the SASS engine when they start";
+	static const char *const no_sass = ": this process has twins alone; gpuprobed "
+					   "--engine=sanitizer:exe=PATH gives programs "
+					   "the sanitizer engine when they start";
 	struct world *world = *state;
 	struct daemon *daemon = &world->daemon;
 	char reason[256];
@@ -498,19 +498,20 @@ static void test_one_engine(void **state) {
 	world->config.engines.fallback = ENGINE_AUTO;
 	attach_detach(&daemon->attach, registry_attachment(&daemon->registry, 1));
 	attach_detach(&daemon->attach, registry_attachment(&daemon->registry, 3));
-	snprintf(reason, sizeof(reason), "engine sass%s", no_sass);
+	snprintf(reason, sizeof(reason), "engine sanitizer%s", no_sass);
 	for (int i = 0; i < 2; i++) {
 		ask(world, WIRE_IMAGE_PTX, "x");
-		check_own("what is attached needs the SASS engine, which this process has not");
+		check_own(
+			"what is attached needs the sanitizer engine, which this process has not");
 		check_left_out(world, 1, 2, reason);
 	}
 	registry_attachment(&daemon->registry, 2)->of.gpu.engine = ENGINE_AUTO;
 	registry_attachment(&daemon->registry, 2)->section.point = POINT_CLASS;
-	snprintf(reason, sizeof(reason), "only the SASS engine has this point%s", no_sass);
+	snprintf(reason, sizeof(reason), "only the sanitizer engine has this point%s", no_sass);
 	ask(world, WIRE_IMAGE_PTX, "x");
 	check_left_out(world, 2, 2, reason);
 
-	world->config.engines.fallback = ENGINE_SASS;
+	world->config.engines.fallback = ENGINE_SANITIZER;
 	registry_attachment(&daemon->registry, 2)->of.gpu.engine = ENGINE_PTX;
 	strcpy(registry_attachment(&daemon->registry, 2)->of.gpu.patch_reason, "engine ptx");
 	for (int i = 0; i < 2; i++) {
@@ -559,7 +560,7 @@ static void test_prepare(void **state) {
 	world->config.engines.fallback = ENGINE_PTX;
 	assert_int_equal(plan_prepare(&daemon->image, object, &filter, 10000, on_prepared, &done),
 			 1); /* nobody gets it */
-	world->config.engines.fallback = ENGINE_SASS;
+	world->config.engines.fallback = ENGINE_SANITIZER;
 	assert_int_equal(plan_prepare(&daemon->image, object, &filter, 10000, on_prepared, &done),
 			 0);
 	assert_int_equal(n_jobs, 1);

@@ -22,7 +22,8 @@ struct image_source {
 	const struct ptx_module *unedited; /* as the driver would compile it: it may be compiled to
 					      see how many registers it has; NULL: it is not */
 	unsigned int capability;
-	bool patch; /* for the SASS engine: the log then tells of the functions that were made */
+	bool patch; /* for the sanitizer engine: the log then tells of the functions that were made
+		     */
 };
 
 struct image_built {
