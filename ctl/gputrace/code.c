@@ -90,21 +90,6 @@ bool code_has_word(const struct node *list, enum word_id id) {
 	return false;
 }
 
-/* How many min() and max() a list of statements has, with those that are repeated. */
-static int count_best(const struct node *list) {
-	int n = 0;
-
-	for (; list; list = list->next)
-		if (list->kind == NODE_ASSIGN)
-			n += list->a->kind == NODE_MAP &&
-			     (list->a->map->kind == MAP_MIN || list->a->map->kind == MAP_MAX);
-		else if (list->kind == NODE_UNROLL)
-			n += (int)list->a->number * count_best(list->b);
-		else
-			n += count_best(list->b) + count_best(list->c);
-	return n;
-}
-
 static char *section_of(const struct probe *probe, bool end) {
 	char *text = NULL;
 	int n;
@@ -170,7 +155,6 @@ static bool begin_program(struct emit *emit, struct code *code, const struct cla
 			       .program = program,
 			       .clause = clause,
 			       .probe = probe,
-			       .n_best = count_best(clause->body),
 			       .place = probe->place };
 	snprintf(program->name, sizeof(program->name), "cuda__probe_%zu", code->n_programs);
 	program->memory = PROBE_IS_MEMORY(probe->kind);

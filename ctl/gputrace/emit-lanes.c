@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Lanes of a warp. Which are together is asked once: two calls need not see the same ones.
+ *
  * Events of a warp (mem:): all lanes that execute an instruction together run the program. They
  * give what the script asks of all of them, and then the lowest one alone goes on with its body.
  */
@@ -44,6 +46,26 @@ static void best(struct emit *emit, bool least) {
 	emit_alu_constant(emit, BPF_ADD, BPF_REG_7, 1);
 	emit_jump_back(emit, BPF_JNE, BPF_REG_7, LANES, again);
 	emit_move(emit, BPF_REG_0, BPF_REG_8);
+}
+
+/* R0: how many bits of a mask of lanes in R0 are set. */
+static void count_bits(struct emit *emit) {
+	static const int32_t masks[] = { 0x55555555, 0x33333333 };
+
+	for (int i = 0; i < 2; i++) {
+		emit_move(emit, BPF_REG_1, BPF_REG_0);
+		emit_alu_constant(emit, BPF_RSH, BPF_REG_1, 1 << i);
+		emit_alu_constant(emit, BPF_AND, BPF_REG_1, masks[i]);
+		emit_alu_constant(emit, BPF_AND, BPF_REG_0, masks[i]);
+		emit_alu(emit, BPF_ADD, BPF_REG_0, BPF_REG_1);
+	}
+	emit_move(emit, BPF_REG_1, BPF_REG_0);
+	emit_alu_constant(emit, BPF_RSH, BPF_REG_1, 4);
+	emit_alu(emit, BPF_ADD, BPF_REG_0, BPF_REG_1);
+	emit_alu_constant(emit, BPF_AND, BPF_REG_0, 0x0f0f0f0f);
+	emit_alu_constant(emit, BPF_MUL, BPF_REG_0, 0x01010101);
+	emit_alu_constant(emit, BPF_RSH, BPF_REG_0, 24);
+	emit_alu_constant(emit, BPF_AND, BPF_REG_0, 63);
 }
 
 /* R0: 1 in the lowest lane of the mask in R0, else 0. */
@@ -104,7 +126,7 @@ static void lane_functions(struct emit *emit, const struct node *list) {
 }
 
 /* A word of the whole warp onto the stack, if the script has it. */
-static void put_word(struct emit *emit, enum word_id id) {
+static void put_word(struct emit *emit, enum word_id id, int mask) {
 	const struct word *addr = word_find("addr"), *bytes = word_find("bytes");
 	const struct node node = { .kind = NODE_WORD, .word = id == WORD_SECTORS ? addr : bytes };
 
@@ -112,10 +134,12 @@ static void put_word(struct emit *emit, enum word_id id) {
 		return;
 	emit->words[id - WORD_LANES] = emit_take(emit, 1);
 	if (id == WORD_LANES) {
-		emit_constant(emit, BPF_REG_0, 1);
-	} else {
-		emit_expression(emit, &node);
+		emit_load(emit, BPF_REG_0, BPF_REG_10, mask);
+		count_bits(emit);
+		emit_store(emit, BPF_REG_10, emit->words[0], BPF_REG_0);
+		return;
 	}
+	emit_expression(emit, &node);
 	if (id == WORD_SECTORS) {
 		emit_alu_constant(emit, BPF_RSH, BPF_REG_0, SECTOR_SHIFT);
 		together(emit, HELPER_MATCH);
@@ -125,23 +149,38 @@ static void put_word(struct emit *emit, enum word_id id) {
 	emit_store(emit, BPF_REG_10, emit->words[id - WORD_LANES], BPF_REG_0);
 }
 
-void emit_lanes(struct emit *emit) {
-	const int mask = emit_take(emit, 1);
+/* All lanes of a mask on the stack but the lowest one leave the program. */
+static void leave_but_lowest(struct emit *emit, int mask) {
 	size_t lowest;
 
-	emit_call(emit, HELPER_ACTIVE);
-	emit_store(emit, BPF_REG_10, mask, BPF_REG_0);
-	emit->in_lane = true;
-	for (enum word_id id = WORD_LANES; id <= WORD_BYTES; id++)
-		put_word(emit, id);
-	lane_functions(emit, emit->clause->predicate);
-	lane_functions(emit, emit->clause->body);
-	emit->in_lane = false;
 	emit_load(emit, BPF_REG_0, BPF_REG_10, mask);
 	is_lowest(emit);
 	lowest = emit_jump_constant(emit, BPF_JNE, BPF_REG_0, 0);
 	emit_exit(emit);
 	emit_land(emit, lowest);
+}
+
+void emit_lowest(struct emit *emit, int to) {
+	emit_call(emit, HELPER_ACTIVE);
+	emit_store(emit, BPF_REG_10, to, BPF_REG_0);
+	leave_but_lowest(emit, to);
+	emit_load(emit, BPF_REG_0, BPF_REG_10, to);
+	count_bits(emit);
+	emit_store(emit, BPF_REG_10, to, BPF_REG_0);
+}
+
+void emit_lanes(struct emit *emit) {
+	const int mask = emit_take(emit, 1);
+
+	emit_call(emit, HELPER_ACTIVE);
+	emit_store(emit, BPF_REG_10, mask, BPF_REG_0);
+	emit->in_lane = true;
+	for (enum word_id id = WORD_LANES; id <= WORD_BYTES; id++)
+		put_word(emit, id, mask);
+	lane_functions(emit, emit->clause->predicate);
+	lane_functions(emit, emit->clause->body);
+	emit->in_lane = false;
+	leave_but_lowest(emit, mask);
 }
 
 void emit_lane_call(struct emit *emit, const struct node *node) {

@@ -7,12 +7,6 @@
 
 #include "emit.h"
 
-/* Of all min() and max() of a program: the verifier goes through them one by one, and has a limit.
- * Each that fails means another thread had a better one. */
-#define TRIES 2048
-#define TRIES_MOST 1024
-#define TRIES_LEAST 64
-
 static uint32_t map_index(const struct emit *emit, const struct map *map) {
 	return (uint32_t)(map - emit->code->script->maps);
 }
@@ -176,33 +170,16 @@ static size_t find_element(struct emit *emit, const struct map *map, int key, in
 	return emit_jump_constant(emit, BPF_JEQ, BPF_REG_0, 0);
 }
 
-static int64_t tries_each(int n) {
-	const int tries = TRIES / n;
-
-	return tries > TRIES_MOST ? TRIES_MOST : tries < TRIES_LEAST ? TRIES_LEAST : tries;
-}
-
 /* R0: the element; the value at @value replaces its own if it is better. */
 static void keep_best(struct emit *emit, const struct map *map, int value) {
-	size_t again, worse, done;
+	enum {
+		ATOMIC_MIN = 527,
+		ATOMIC_MAX = 528
+	};
 
-	emit_move(emit, BPF_REG_7, BPF_REG_0);
-	emit_load(emit, BPF_REG_8, BPF_REG_10, value);
-	emit_constant(emit, BPF_REG_9, tries_each(emit->n_best));
-	again = emit->program->n_insns;
-	emit_load(emit, BPF_REG_0, BPF_REG_7, 0);
-	worse = emit_jump(emit, map->kind == MAP_MIN ? BPF_JSGE : BPF_JSLE, BPF_REG_8, BPF_REG_0);
 	emit_move(emit, BPF_REG_1, BPF_REG_0);
-	emit_insn(emit, (struct bpf_insn){ .code = BPF_STX | BPF_ATOMIC | BPF_DW,
-					   .dst_reg = BPF_REG_7,
-					   .src_reg = BPF_REG_8,
-					   .imm = BPF_CMPXCHG });
-	done = emit_jump(emit, BPF_JEQ, BPF_REG_0, BPF_REG_1);
-	emit_alu_constant(emit, BPF_SUB, BPF_REG_9, 1);
-	emit_jump_back(emit, BPF_JNE, BPF_REG_9, 0, again);
-	emit_lost(emit, map_index(emit, map));
-	emit_land(emit, worse);
-	emit_land(emit, done);
+	emit_load(emit, BPF_REG_2, BPF_REG_10, value);
+	emit_call(emit, map->kind == MAP_MIN ? ATOMIC_MIN : ATOMIC_MAX);
 }
 
 /* R0: the element; what the assignment does to it. */

@@ -5,8 +5,7 @@
  * the event. A hash has what runs now: when it began, how many threads have entered, how many have
  * left. A grid counts its blocks, each of which counts its threads.
  *
- * With leaders of warps (a ballot) one thread of a warp would count for all: it is these functions
- * that would ask for it.
+ * The lowest of the lanes that come together counts for all of them.
  */
 
 #include "emit.h"
@@ -65,8 +64,8 @@ static void put_size(struct emit *emit, enum probe_kind part, int key, int to) {
 	emit_store(emit, BPF_REG_10, to, BPF_REG_0);
 }
 
-/* One enters. All but the first leave the program. */
-static void enter(struct emit *emit, uint32_t map, enum probe_kind part) {
+/* So many enter. All but the first leave the program. */
+static void enter(struct emit *emit, uint32_t map, enum probe_kind part, int lanes) {
 	const int key = part_key(emit, part), first = emit_take(emit, 1),
 		  value = emit_take(emit, ELEMENT_WORDS);
 	size_t full, stay;
@@ -84,7 +83,7 @@ static void enter(struct emit *emit, uint32_t map, enum probe_kind part) {
 	emit_store(emit, BPF_REG_10, first, BPF_REG_0);
 	lookup(emit, map, key);
 	full = emit_jump_constant(emit, BPF_JEQ, BPF_REG_0, 0);
-	emit_constant(emit, BPF_REG_1, 1);
+	emit_load(emit, BPF_REG_1, BPF_REG_10, lanes);
 	emit_atomic_add(emit, ELEMENT_ENTERED);
 	emit_land(emit, full);
 	emit_load(emit, BPF_REG_0, BPF_REG_10, first);
@@ -99,9 +98,9 @@ static void leave_unknown(struct emit *emit) {
 	emit_exit(emit);
 }
 
-/* One leaves. All but the last one leave the program, too. The duration is known then. What began
- * before it was probed, found no room, or was mixed up with another launch, is not known. */
-static void leave(struct emit *emit, uint32_t map, enum probe_kind part) {
+/* So many leave. All but the last ones leave the program, too. The duration is known then. What
+ * began before it was probed, found no room, or was mixed up with another launch, is not known. */
+static void leave(struct emit *emit, uint32_t map, enum probe_kind part, int lanes) {
 	const int key = part_key(emit, part), size = emit_take(emit, 1), start = emit_take(emit, 1),
 		  entered = emit_take(emit, 1);
 	size_t found, last, known;
@@ -111,13 +110,14 @@ static void leave(struct emit *emit, uint32_t map, enum probe_kind part) {
 	found = emit_jump_constant(emit, BPF_JNE, BPF_REG_0, 0);
 	leave_unknown(emit);
 	emit_land(emit, found);
-	emit_constant(emit, BPF_REG_1, 1);
+	emit_load(emit, BPF_REG_1, BPF_REG_10, lanes);
 	emit_insn(emit, (struct bpf_insn){ .code = BPF_STX | BPF_ATOMIC | BPF_DW,
 					   .dst_reg = BPF_REG_0,
 					   .src_reg = BPF_REG_1,
 					   .off = ELEMENT_LEFT,
 					   .imm = BPF_ADD | BPF_FETCH });
-	emit_alu_constant(emit, BPF_ADD, BPF_REG_1, 1);
+	emit_load(emit, BPF_REG_2, BPF_REG_10, lanes);
+	emit_alu(emit, BPF_ADD, BPF_REG_1, BPF_REG_2);
 	emit_load(emit, BPF_REG_2, BPF_REG_10, size);
 	last = emit_jump(emit, BPF_JEQ, BPF_REG_1, BPF_REG_2);
 	emit_exit(emit);
@@ -143,10 +143,16 @@ static void leave(struct emit *emit, uint32_t map, enum probe_kind part) {
 
 void emit_part(struct emit *emit, uint32_t map, bool leaves) {
 	const enum probe_kind kind = emit->probe->kind;
-	void (*const one)(struct emit *emit, uint32_t map, enum probe_kind part) =
+	const int lanes = emit_take(emit, 1);
+	void (*const some)(struct emit *emit, uint32_t map, enum probe_kind part, int lanes) =
 		leaves ? leave : enter;
 
-	if (kind == PROBE_WHOLE_GRID)
-		one(emit, map + 1, PROBE_WHOLE_BLOCK);
-	one(emit, map, kind);
+	emit_lowest(emit, lanes); /* lanes of a warp are in one block */
+	if (kind == PROBE_WHOLE_GRID) {
+		some(emit, map + 1, PROBE_WHOLE_BLOCK, lanes);
+		emit_constant(emit, BPF_REG_0, 1); /* a block of the grid */
+		emit_store(emit, BPF_REG_10, lanes, BPF_REG_0);
+	}
+	some(emit, map, kind, lanes);
+	emit_give(emit, 1);
 }

@@ -22,7 +22,6 @@ struct emit {
 	bool in_lane; /* what is evaluated is of the lane, not of the warp */
 	int lanes[SCRIPT_LANES_MAX]; /* any() and its like: places on the stack */
 	int words[3]; /* lanes, sectors, bytes of the warp: places on the stack */
-	int n_best; /* min() and max() of the program */
 	int duration; /* place on the stack of the duration; 0: none */
 };
 
@@ -90,6 +89,9 @@ void emit_map_read(struct emit *emit, const struct node *node);
 bool code_has_word(const struct node *list, enum word_id id);
 /* emit-lanes.c: what all lanes of a warp give; then all but the lowest one leave the program. */
 void emit_lanes(struct emit *emit);
+/* Of the lanes that are together all but the lowest one leave the program, which stores how many
+ * they were. */
+void emit_lowest(struct emit *emit, int to);
 /* any() and its like, when it is used. */
 void emit_lane_call(struct emit *emit, const struct node *node);
 /* A printf(): a record in the ring. */
