@@ -53,6 +53,8 @@ bool check_map_keys(struct script *script, const struct clause *clause, struct n
 					   SCRIPT_KEYS_MAX);
 		if (!check_expression(script, (struct clause *)clause, key))
 			return false;
+		if (key->type == TYPE_FLOAT)
+			return script_fail(script, key->place, "a float cannot be a key");
 		if (!key_fits(map, n, key->type, clause->on_gpu))
 			return script_fail(
 				script, key->place,
@@ -127,6 +129,10 @@ static bool crossed(struct script *script, const struct map *map, struct place w
 static bool check_reads(struct script *script, const struct map *map) {
 	const struct node node = { .place = map->host_reads, .map = (struct map *)map };
 
+	if (map->host_reads.line && map->value == TYPE_FLOAT)
+		return script_fail(script, map->host_reads,
+				   "%s holds floats, which print(%s) shows: it cannot be read",
+				   map->name, map->name);
 	if (map->host_reads.line && check_map_value(script, &node) == TYPE_NONE)
 		return false;
 	return !map->deleted.line || !map->gpu_writes.line ||
@@ -163,7 +169,7 @@ bool check_map_sides(struct script *script) {
 			return script_fail(
 				script, map->cleared,
 				"%s is kept on the GPU: counts, sums and histograms can be cleared "
-				"there, not %s",
+				"there, not %s; in END all can",
 				map->name, kind_names[map->kind]);
 	}
 	return true;

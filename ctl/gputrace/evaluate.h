@@ -52,6 +52,12 @@ void evaluate_probe(struct evaluator *evaluator, const struct clause *clause,
 		    const struct event *event);
 /* Runs all probes that an item is an event of. */
 void evaluate_item(struct evaluator *evaluator, const struct trace_item *item, uint64_t nsecs);
+/* A copy of a text that lives until evaluator_forget(), which the end of a body calls. */
+const char *evaluator_keep(struct evaluator *evaluator, const char *text);
+void evaluator_forget(struct evaluator *evaluator);
+/* Prints what a printf() says, with values in place of its arguments. */
+void evaluate_format(struct evaluator *evaluator, const struct node *call,
+		     const struct value *values);
 /* Prints all maps that have something in them. */
 void evaluate_print_all(struct evaluator *evaluator);
 /* Elements that were lost, for want of room. */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "operate.h"
 #include "store.h"
 
 void store_init(struct store *store, const struct map *map) {
@@ -135,6 +136,13 @@ static bool add_bucket(const struct store *store, struct store_entry *entry, siz
 }
 
 bool store_take(struct store *store, struct store_entry *entry, int64_t value) {
+	const bool best = store->map->kind == MAP_MIN || store->map->kind == MAP_MAX;
+
+	if (best && store->map->value == TYPE_FLOAT) {
+		if (float_is_nan(value))
+			return true;
+		value = float_order(value);
+	}
 	entry->count++;
 	entry->sum = add(entry->sum, value);
 	entry->min = value < entry->min ? value : entry->min;
