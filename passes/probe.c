@@ -44,6 +44,9 @@
 #include "lib/ptx/ptx-inline.h"
 
 #define INLINE_MAX 16384 /* bytes of programs that are put into a function */
+#define INLINE_WORDS_MAX \
+	65536 /* the same where they keep variables of a thread: a call of one would cost many \
+		 times what it does */
 #define LOCAL_MAX                                                                               \
 	512 /* bytes of local memory that come with them, unless one alone has more: as an eBPF \
 	       program's stack */
@@ -510,17 +513,18 @@ static int keep_words(struct work *work) {
 }
 
 static int edit_sites(struct work *work) {
-	size_t left = INLINE_MAX;
 	uint32_t end;
-	int r = 0;
+	size_t left;
+	int r;
 
 	work->forms = calloc((size_t)work->sites.count + 1, sizeof(*work->forms));
 	if (!work->forms)
 		return -ENOMEM;
 	work->nests = !work->function->function->entry && has_calls(work->body);
+	r = keep_words(work);
+	left = work->words.count ? INLINE_WORDS_MAX : INLINE_MAX;
 	choose_forms(work, false, &left);
 	choose_forms(work, true, &left);
-	r = keep_words(work);
 	for (uint32_t first = 0; first < work->sites.count && !r; first = end) {
 		end = place_end(work, first);
 		if (work->forms[first] != FORM_NONE)
