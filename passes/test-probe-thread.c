@@ -174,8 +174,8 @@ static void test_many(void **state) {
 	must(text, &trial);
 	assert_int_equal(trial.sites[1], N);
 	calls = occurrences(trial.out, "\tcall (__gpuprobe_w), __memcapture__0, ");
-	length = programs[1].length + programs[2].length + 256;
-	assert_in_range(N - calls, 65536 / length - 4, 65536 / length);
+	length = programs[1].length + programs[2].length; /* they are shorter in the kernel */
+	assert_in_range(N - calls, 65536 / (length + 256), 65536 / (length / 2 + 256));
 	assemble_in_registers(trial.out);
 	finish(&trial);
 	free(text);
@@ -215,10 +215,8 @@ static void test_refused(void **state) {
 
 int main(void) {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_inlined),
-		cmocka_unit_test(test_called),
-		cmocka_unit_test(test_start),
-		cmocka_unit_test(test_many),
+		cmocka_unit_test(test_inlined), cmocka_unit_test(test_called),
+		cmocka_unit_test(test_start),   cmocka_unit_test(test_many),
 		cmocka_unit_test(test_refused),
 	};
 

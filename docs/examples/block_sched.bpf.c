@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * When each warp of vectorAdd began and how long it ran, as its first lane sees it, in nanoseconds of
- * the GPU's clock: 16 bytes a warp, which are stored once, at the end. Between entry and return the
- * beginning lies in a register of the thread. Warps beyond the array are left out.
+ * When each warp of vectorAdd began and how long it ran, as its first lane sees it, in nanoseconds
+ * of the GPU's clock: 16 bytes a warp, which are stored once, at the end. Between entry and return
+ * the beginning lies in a register of the thread. Warps beyond the array are left out.
  */
 #include "gpuprobe.bpf.h"
 

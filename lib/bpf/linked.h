@@ -19,8 +19,9 @@ struct json_object;
 
 #define LINKED_PROGRAMS_MAX 64
 #define LINKED_MAPS_MAX 64
-#define LINKED_THREAD LINKED_MAPS_MAX /* for a map's index in instructions: variables of a thread \
-				       */
+#define LINKED_THREAD                                                               \
+	LINKED_MAPS_MAX /* for a map's index in instructions: variables of a thread \
+			 */
 #define LINKED_INSNS_MAX 32768 /* of one program with its subprograms */
 #define LINKED_NAME_SIZE 128 /* of a program, with its NUL */
 #define LINKED_SECTION_SIZE                                                                        \

@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * The section .thread of a BPF object: variables of a thread. libbpf knows no such section, so it is
- * shown one of data under a name as long. Nobody creates that map.
+ * The section .thread of a BPF object: variables of a thread. libbpf knows no such section, so it
+ * is shown one of data under a name as long. Nobody creates that map.
  */
 
 #include <stddef.h>

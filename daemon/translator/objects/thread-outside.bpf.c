@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-/* Test object of the translator, which the verifier refuses: an index beyond a variable of a thread. */
+/* Test object of the translator, which the verifier refuses: an index beyond a variable of a
+ * thread. */
 
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>

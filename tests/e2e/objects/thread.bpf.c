@@ -5,12 +5,12 @@
  */
 #include "gpuprobe.bpf.h"
 
-#define ARRAY(NAME, TYPE)                  \
-	struct {                           \
-		__uint(type, TYPE);        \
-		__uint(max_entries, 1);    \
-		__type(key, __u32);        \
-		__type(value, __u64);      \
+#define ARRAY(NAME, TYPE)               \
+	struct {                        \
+		__uint(type, TYPE);     \
+		__uint(max_entries, 1); \
+		__type(key, __u32);     \
+		__type(value, __u64);   \
 	} NAME SEC(".maps")
 
 ARRAY(ran, BPF_MAP_TYPE_ARRAY); /* nanoseconds, summed in registers until the end */
