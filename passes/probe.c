@@ -33,7 +33,6 @@
 #include <string.h>
 
 #include "proto/kernel-id.h"
-#include "probe-bare.h"
 #include "probe-caller.h"
 #include "probe-context.h"
 #include "probe-launch.h"
@@ -68,7 +67,6 @@ struct pass {
 	uint32_t signature_count, signature_capacity;
 	uint32_t numbers[POINT_BLOCK + 1]; /* next of each point */
 	FILE *callers; /* the functions that sites call */
-	struct probe_bare bare;
 	size_t inlined; /* bytes */
 	struct probe_instruction *instructions;
 	uint32_t instruction_count, instruction_capacity;
@@ -192,11 +190,12 @@ static void choose_forms(struct work *work, bool memory, size_t *left) {
 			simple &= pass->set.parsed[program_of(work, i)].simple;
 		if (site->fragile) {
 			work->forms[first] = simple ? FORM_INLINE : FORM_NONE;
-		} else if (simple && !pass->options->call && length <= *left &&
-			   length <= INLINE_TOTAL_MAX - pass->inlined &&
-			   take_local(work, first, end)) {
+		} else if (simple && !pass->options->call &&
+			   (pass->options->inlined ||
+			    (length <= *left && length <= INLINE_TOTAL_MAX - pass->inlined &&
+			     take_local(work, first, end)))) {
 			work->forms[first] = FORM_INLINE;
-			*left -= length;
+			*left -= length < *left ? length : *left;
 			pass->inlined += length;
 		}
 		if (work->forms[first] != FORM_NONE)
@@ -425,6 +424,7 @@ static int write_place(struct work *work, FILE *stream, uint32_t first, uint32_t
 		.names = &work->names,
 		.statement = site->statement,
 		.process_space = pass->set.constant_full ? "global" : "const",
+		.kernel = work->function->kernel,
 		.launch = work->launch,
 	};
 	bool inlined = work->forms[first] == FORM_INLINE, skips = is_guarded(work, site),
@@ -549,26 +549,12 @@ static int edit_sites(struct work *work) {
 	return r;
 }
 
-/* Did the function get a program? */
-static bool has_sites(const struct probe_function *function) {
-	for (uint32_t i = 0; i < function->use_count; i++)
-		if (function->uses[i].sites)
-			return true;
-	return false;
-}
-
 static int edit_function(struct pass *pass, const struct probe_function *function) {
 	struct work work = { .pass = pass, .function = function };
-	const size_t index = (size_t)(function->function - pass->set.module->functions);
 	struct ptx_error inner;
 	struct ptx_body body;
 	int r;
 
-	if (!function->function->entry && pass->bare.held[index]) {
-		for (uint32_t i = 0; i < function->use_count; i++)
-			function->uses[i].refused = true;
-		return 0;
-	}
 	r = ptx_body_parse(&body, pass->set.module, function->function, &inner);
 	if (r > 0) {
 		*pass->set.error = inner;
@@ -587,9 +573,6 @@ static int edit_function(struct pass *pass, const struct probe_function *functio
 			r = edit_sites(&work);
 		if (!r && work.reads_launch)
 			r = probe_launch_add(pass->set.edit, pass->set.module, function->function);
-		pass->bare.probed[index] = has_sites(function);
-		if (function->function->entry)
-			probe_bare_read_kernel(&pass->bare, &body);
 		probe_sites_deinit(&work.sites);
 		probe_names_deinit(&work.names);
 	}
@@ -614,7 +597,6 @@ static int check_functions(const struct ptx_module *module, struct probe_functio
 		ordered[index] = &functions[i];
 		for (uint32_t j = 0; j < functions[i].use_count; j++) {
 			functions[i].uses[j].sites = 0;
-			functions[i].uses[j].refused = false;
 			if (functions[i].uses[j].program >= program_count)
 				return -EINVAL;
 			if (function->body.length)
@@ -622,15 +604,6 @@ static int check_functions(const struct ptx_module *module, struct probe_functio
 		}
 	}
 	return 0;
-}
-
-/* Does a device function have uses? */
-static bool has_device_function(const struct ptx_module *module, struct probe_function **ordered) {
-	for (uint32_t i = 0; i < module->function_count; i++)
-		if (ordered[i] && ordered[i]->use_count && !module->functions[i].entry &&
-		    module->functions[i].body.length)
-			return true;
-	return false;
 }
 
 /* Everything between the checks and the clean-up. */
@@ -644,23 +617,16 @@ static int run(struct pass *pass, struct probe_function **ordered) {
 	if (!pass->callers)
 		return -ENOMEM;
 	r = probe_files_init(&pass->files, module);
-	if (!r)
-		r = probe_bare_init(&pass->bare, module);
-	if (!r && pass->options->bare && has_device_function(module, ordered))
-		r = probe_bare_read(&pass->bare, pass->set.error);
 	for (uint32_t i = 0; i < module->function_count && !r; i++)
 		if (ordered[i] && ordered[i]->use_count && module->functions[i].body.length)
 			r = edit_function(pass, ordered[i]);
 	if (fclose(pass->callers))
 		r = -ENOMEM;
-	if (!r && pass->options->bare)
-		r = probe_bare_write(&pass->bare, pass->set.edit);
 	if (!r)
 		r = program_set_insert(&pass->set);
 	if (!r && length)
 		r = ptx_edit_insert_after_header(pass->set.edit, module, callers, length);
 	free(callers);
-	probe_bare_deinit(&pass->bare);
 	probe_files_deinit(&pass->files);
 	return r;
 }

@@ -83,6 +83,7 @@ class Attach(Case):
                         "filter": {"pid": 12, "comm": "x\u00e9", "exe": os.path.realpath(exe), "uid": 0},
                         "state": "armed",
                         "modules": 0,
+                        "recompiled": 1,
                         "processes": 0,
                         "owner": os.getuid(),
                     }
@@ -186,6 +187,11 @@ class Attach(Case):
             ((self.object, "--uid=no-such-user"), "--uid: there is no user no-such-user; see gpuprobectl attach --help"),
             ((self.object, "--exe="), "--exe: the path is empty; see gpuprobectl attach --help"),
             ((self.object, "--exe=no/such"), "--exe: no/such: No such file or directory"),
+            ((self.object, "--nonzero"), "--nonzero is for attach FILE -- CMD; see gpuprobectl attach --help"),
+            ((self.object, "--"), "attach: a command is missing behind --; see gpuprobectl attach --help"),
+            (("--", "true"), "attach: which object?; see gpuprobectl attach --help"),
+            ((self.object, "--pid=1", "--", "true"), "--pid is for a process that runs, and -- for one to be started; see gpuprobectl attach --help"),
+            ((self.object, "--export=m", "--", "true"), "--export is for what stays attached, which it does not with --; see gpuprobectl attach --help"),
             ((self.object, "--nonsense"), "attach: unknown option --nonsense; see gpuprobectl attach --help"),
             ((self.object, "-x"), "attach: unknown option -x; see gpuprobectl attach --help"),
             ((self.object, "--json", "-xh"), "attach: unknown option -x; see gpuprobectl attach --help"),
@@ -206,13 +212,14 @@ class Rest(Case):
         self.ctl("attach", self.object)
         self.ctl("attach", self.object, "--kernel=k\x1b[31m\u00e9", "--pid=7", "--comm=c d")
         lines = self.ctl("list").splitlines()
-        self.assertEqual(lines[0].split(), "ID OBJECT PROGRAM POINT ENGINE STATE MODULES PROCESSES OWNER FILTER SECTION KERNEL".split())
+        self.assertEqual(lines[0].split(), "ID OBJECT PROGRAM POINT ENGINE STATE MODULES CODE PROCESSES OWNER FILTER SECTION KERNEL".split())
         self.assertEqual(
-            lines[1].split(), ["1", "72", "cuda__count", "entry", "auto", "armed", "0", "0", str(os.getuid()), "-", "kprobe/vectorAdd", "vectorAdd"]
+            lines[1].split(), ["1", "72", "cuda__count", "entry", "auto", "armed", "0", "-", "0", str(os.getuid()), "-", "kprobe/vectorAdd", "vectorAdd"]
         )
         self.assertTrue(lines[2].endswith("  k?[31m\u00e9"), lines[2])
         self.assertIn("  pid=7 comm=c d  kprobe/vectorAdd  ", lines[2])
         self.assertEqual(lines[0].index("STATE"), lines[2].index("armed"))
+        self.assertEqual(lines[0].index("CODE"), lines[2].index("recompiled"))
         output = self.json("list")
         self.assertEqual([attachment["id"] for attachment in output["attachments"]], [1, 2])
         self.assertEqual(output["attachments"][1]["kernel"], "k\x1b[31m\u00e9")
@@ -251,7 +258,7 @@ class Rest(Case):
     def test_why(self):
         self.assertEqual(
             self.ctl("why"),
-            "2023-11-14 22:13:20  77 vec_add  probed (sass)  vectorAdd(float*, float*): no PTX for sm_90 in this image\n"
+            "2023-11-14 22:13:20  77 vec_add  probed (sanitizer)  vectorAdd(float*, float*): no PTX for sm_90 in this image\n"
             "2023-11-14 22:13:20  78 py?[31mthon  not-probed  no PTX for sm_90 in this image: SASS only\n",
         )
         self.assertEqual(len(self.ctl("why", "--pid", "78").splitlines()), 1)
@@ -412,7 +419,7 @@ class Rest(Case):
             )
         self.ctl("attach", "--spaces=a,,b", self.object, status=USAGE, stderr="--spaces: a name is missing before a comma; see gpuprobectl attach --help")
         self.ctl("attach", "--spaces=", self.object, status=USAGE, stderr="--spaces: the list is empty; see gpuprobectl attach --help")
-        for engine in "auto", "ptx", "sass":
+        for engine in "auto", "ptx", "sanitizer", "sass":
             self.assertEqual(asked("--engine", engine), {"engine": engine})
         for engine in "both", "", "PTX":
             self.ctl(
@@ -421,7 +428,7 @@ class Rest(Case):
                 engine,
                 self.object,
                 status=USAGE,
-                stderr=f"--engine: {engine} is none of auto, ptx and sass; see gpuprobectl attach --help",
+                stderr=f"--engine: {engine} is none of auto, ptx and sanitizer; see gpuprobectl attach --help",
             )
         self.ctl("attach", "--threads=0", self.object, status=USAGE, stderr="--threads: 0 is not a number from 1 up; see gpuprobectl attach --help")
 
@@ -457,7 +464,7 @@ class Rest(Case):
                 "maps: a, b",
                 "registers of a thread: begin, bytes",
                 "ptx engine: yes",
-                "sass engine: yes",
+                "sanitizer engine: yes",
             ],
         )
         self.assertEqual(
@@ -472,10 +479,10 @@ class Rest(Case):
                 "local memory of a thread: 0 bytes",
                 "maps: none",
                 "ptx engine: no: it has no such point",
-                "sass engine: yes",
+                "sanitizer engine: yes",
             ],
         )
-        self.assertTrue(self.ctl("program", "show", "ptx").endswith("\nptx engine: yes\nsass engine: no: it reads params of its context\n"))
+        self.assertTrue(self.ctl("program", "show", "ptx").endswith("\nptx engine: yes\nsanitizer engine: no: it reads params of its context\n"))
         programs = self.json("program", "show", "1")["programs"]
         self.assertEqual([(p["attachment"]["id"], p["patches"][0]["registers"]) for p in programs], [(1, 24)])
         self.ctl("program", "show", "none", status=NOT_FOUND, stderr="there is no program none on the GPU; gpuprobectl list shows what is attached")
@@ -591,7 +598,7 @@ class Rest(Case):
         self.assertEqual(complete("gpuprobectl", "attach", "--spaces", "g"), {"global", "generic"})
         self.assertEqual(complete("gpuprobectl", "kernel", "s"), {"show"})
         self.assertEqual(complete("gpuprobectl", "program", "show", "c"), {"cuda__count"})
-        self.assertEqual(complete("gpuprobectl", "attach", "--engine", "=", ""), {"auto", "ptx", "sass"})
+        self.assertEqual(complete("gpuprobectl", "attach", "--engine", "=", ""), {"auto", "ptx", "sanitizer"})
         self.assertEqual(complete("gpuprobectl", "kernel", "show", "0"), {"00000000000000ab", "00000000000000cd"})
         self.assertEqual(complete("gpuprobectl", "attach", "pro"), {"prog.o"})
         self.assertEqual(complete("gpuprobectl", "attach", "--uid", "=", "roo"), {"root"})

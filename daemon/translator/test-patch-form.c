@@ -209,7 +209,7 @@ static void test_exit(void **state) {
 		const char *reason;
 	} cases[] = {
 		{ leaves, COUNT(leaves),
-		  "bpf_cuda_exit ends a thread, which the SASS engine cannot" },
+		  "bpf_cuda_exit ends a thread, which the sanitizer engine cannot" },
 		{ nowhere, COUNT(nowhere), "it uses an address that is none, which ends a thread" },
 	};
 	struct translate_result result;

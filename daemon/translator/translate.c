@@ -177,15 +177,30 @@ static char *cut_ptx(const char *text, size_t *size) {
 	return ptx;
 }
 
-/* Parts of the device library that a program needs. */
-struct needs {
-	bool rings, hashes;
-};
+/* Whether a program calls a helper, reachable or not. */
+static bool calls(const struct translate_program *program, enum helper_kind kind) {
+	for (size_t pc = 0; pc < program->n_insns; pc++) {
+		const struct bpf_insn *insn = program->insns + pc;
 
-/* What a program needs beyond the least, by the maps that it uses. */
-static struct needs find_needs(const struct translation *t, const struct analysis *analysis,
-			       struct translate_program_result *result) {
-	struct needs needs = { 0 };
+		if (insn_is_ld_imm64(insn))
+			pc++;
+		else if (insn_is_call(insn) && insn->src_reg == INSN_CALL_HELPER) {
+			const struct helper *helper = helper_find(insn->imm);
+
+			if (helper && helper->kind == kind)
+				return true;
+		}
+	}
+	return false;
+}
+
+/* What a program needs beyond the least, by the maps that it uses and what it calls. */
+static struct codegen_parts find_needs(const struct translation *t,
+				       const struct translate_program *program,
+				       const struct analysis *analysis,
+				       struct translate_program_result *result) {
+	struct codegen_parts needs = { .helpers = calls(program, HELPER_NUMBER) ||
+						  calls(program, HELPER_ATOMIC) };
 	bool host = false;
 
 	for (size_t m = 0; m < t->n_maps; m++) {
@@ -217,7 +232,7 @@ static struct needs find_needs(const struct translation *t, const struct analysi
 }
 
 /* One form of a program, as LLVM prints it. */
-static int emit_form(struct translation *t, size_t i, bool patch, const struct needs *needs,
+static int emit_form(struct translation *t, size_t i, bool patch, const struct codegen_parts *needs,
 		     char **text) {
 	unsigned target = t->result.programs[i].target;
 	struct fault fault = { .program = t->programs[i].name, .lines = &t->programs[i].lines };
@@ -231,7 +246,7 @@ static int emit_form(struct translation *t, size_t i, bool patch, const struct n
 	if (patch || target > TRANSLATE_TARGET_PATCH)
 		target = TRANSLATE_TARGET_PATCH;
 	unit->analysis.fault = &fault;
-	r = codegen_init(&codegen, target, needs->rings, needs->hashes, t->error);
+	r = codegen_init(&codegen, target, needs, t->error);
 	if (!r)
 		r = set_error(t,
 			      emit_program(codegen.module, &unit->analysis, t->programs + i,
@@ -243,28 +258,11 @@ static int emit_form(struct translation *t, size_t i, bool patch, const struct n
 	return r;
 }
 
-/* Whether a program calls a helper, reachable or not. */
-static bool calls(const struct translate_program *program, enum helper_kind kind) {
-	for (size_t pc = 0; pc < program->n_insns; pc++) {
-		const struct bpf_insn *insn = program->insns + pc;
-
-		if (insn_is_ld_imm64(insn))
-			pc++;
-		else if (insn_is_call(insn) && insn->src_reg == INSN_CALL_HELPER) {
-			const struct helper *helper = helper_find(insn->imm);
-
-			if (helper && helper->kind == kind)
-				return true;
-		}
-	}
-	return false;
-}
-
 /*
  * The patch form, if there can be one. LLVM has a thread end, too, where it sees that an address
  * can be none.
  */
-static int emit_patch(struct translation *t, size_t i, const struct needs *needs) {
+static int emit_patch(struct translation *t, size_t i, const struct codegen_parts *needs) {
 	struct translate_program_result *result = t->result.programs + i;
 	char *text = NULL;
 	int r;
@@ -278,7 +276,7 @@ static int emit_patch(struct translation *t, size_t i, const struct needs *needs
 	if (!r && (strstr(text, "\texit;") || strstr(text, "\ttrap;"))) {
 		result->patch_reason =
 			calls(t->programs + i, HELPER_EXIT)
-				? "bpf_cuda_exit ends a thread, which the SASS engine cannot"
+				? "bpf_cuda_exit ends a thread, which the sanitizer engine cannot"
 				: "it uses an address that is none, which ends a thread";
 	} else if (!r) {
 		result->patch_maps = 1 + (uint32_t)__builtin_popcountll(result->maps);
@@ -292,7 +290,7 @@ static int emit_patch(struct translation *t, size_t i, const struct needs *needs
 
 static int emit(struct translation *t, size_t i) {
 	struct translate_program_result *result = t->result.programs + i;
-	struct needs needs = find_needs(t, &t->units[i].analysis, result);
+	struct codegen_parts needs = find_needs(t, t->programs + i, &t->units[i].analysis, result);
 	char *text = NULL;
 	int r;
 

@@ -132,8 +132,8 @@ struct translate_result {
  * with one line (the caller frees it), or -ENOMEM or -EINVAL (more programs or maps than the limits
  * above, a symbol that is no identifier, no place). `result` is untouched unless OK is returned.
  *
- * The *patch form* of a program is for the SASS engine (job.md): nothing of it is in a module, its
- * slots lie in memory that its first parameter points to.
+ * The *patch form* of a program is for the sanitizer engine (job.md): nothing of it is in a module,
+ * its slots lie in memory that its first parameter points to.
  */
 int translate_object(const struct translate_program *programs, size_t n_programs,
 		     const struct translate_map *maps, size_t n_maps,

@@ -15,14 +15,15 @@ The assembler takes the syntax of LLVM's disassembler, one instruction a line or
     goto done         gotol done        call 1           call function    exit          done:
     r2 = function body ll               may_goto done    call kfunc 1
 
-The interpreter follows RFC 9669 as text, one thread after the other, on memory that is a list of regions.
-Maps are in bpf_maps.py.
+The interpreter follows RFC 9669 as text, one thread after the other, on memory that is a list of regions. Threads of a warp
+that are together wait for one another at helpers of lanes. Maps are in bpf_maps.py, numbers in bpf_numbers.py.
 """
 
 import re
 import struct
 
 import bpf_maps
+import bpf_numbers
 import tables
 
 M64 = (1 << 64) - 1
@@ -331,7 +332,8 @@ class Machine:
     LOOPS = 8 * 1024 * 1024  # at most, of bpf_loop, of an iterator, and of all may_goto
     PID_TGID, DEVICE, COMM = 0x123400001234, 3, b"bpf-run"  # as bpf-run says
 
-    def __init__(self, code, memory=b"", maps=(), grid="1", block="1", context=None):
+    def __init__(self, code, memory=b"", maps=(), grid="1", block="1", context=None, together=0):
+        self.together = together  # mask of the lanes of each warp that are together; 0: each is alone
         self.insns = [struct.unpack("<BBhi", code[i : i + 8]) for i in range(0, len(code), 8)]
         self.memory = bytearray(memory)
         self.context = None if context is None else context.ljust(self.CONTEXT_SIZE, b"\0")
@@ -540,6 +542,11 @@ class Machine:
             return 0
         if kind == "EXIT":
             raise Exit
+        if kind == "ATOMIC":
+            self.store(regs[1], 8, bpf_numbers.changed(name, self.load(regs[1], 8), regs[2]))
+            return 0
+        if kind == "NUMBER":
+            return bpf_numbers.result(name, regs[1:4])
         self.clock += 32
         values = {
             "bpf_ktime_get_ns": self.clock,
@@ -586,15 +593,35 @@ class Machine:
             return self.log_helper(number, regs, place)
         return self.number_helper(number, regs)
 
-    def thread(self, block, thread):
-        """Runs one thread. Returns r0, or None: it left the kernel."""
-        self.current = Thread(self, block, thread)
+    def thread(self):
+        """Runs the current thread. Gives (name, place, values) at each helper of lanes; returns r0, or None: it left the kernel."""
         if any(i[0] == 0x18 and i[1] >> 4 == 6 and i[3] != THREAD and not self.maps[i[3]].armed for i in self.insns):
             return 0
         try:
-            return [self.steps() for _ in range(self.runs)][-1]
+            for _ in range(self.runs):
+                result = yield from self.steps()
+            return result
         except Exit:
             return None
+
+    def warp(self, threads):
+        """Runs threads of a warp that are together. Returns what each returns."""
+        runs = {t: self.thread() for t in threads}
+        results, answers = {}, dict.fromkeys(runs)
+        while runs:
+            waiting = {}
+            for t in list(runs):
+                self.current = t
+                try:
+                    waiting[t] = runs[t].send(answers[t])
+                except StopIteration as end:
+                    results[t] = end.value
+                    del runs[t]
+            if len({call[:2] for call in waiting.values()}) > 1:
+                raise BpfError("lanes that are together call different helpers")
+            by_lane = {t.lane: call[2] for t, call in waiting.items()}
+            answers = {t: bpf_numbers.of_lanes(call[0], t.lane, by_lane) for t, call in waiting.items()}
+        return list(results.values())
 
     def enter(self, frames, regs, back, start, loop):
         """Begins a function at `start`; the caller goes on at `back`."""
@@ -674,6 +701,8 @@ class Machine:
                     if not regs[0] and rounds:
                         pc = self.enter(frames, regs, pc, start, (start, 0, rounds, context))
                         regs[1], regs[2] = 0, context
+                elif tables.HELPERS.get(imm, ("",))[0] in bpf_numbers.LANES:
+                    regs[0] = (yield tables.HELPERS[imm][0], (pc, *(f[0] for f in frames)), regs[1:3]) & M64
                 else:
                     regs[0] = self.helper(imm, regs, (pc, *(f[0] for f in frames))) & M64
             elif code == JMP | 0xE0:
@@ -699,7 +728,11 @@ class Machine:
         if backwards:  # what no case may depend on is different, too
             self.clock, self.first_sm, self.garbage = 70000, 9, b"\xa5"
             self.STACK, self.MAPS, self.CONTEXT = 0xFFFFC90092345678, 0xFFFF8831A3456ED8, 0xFFFFEA00D1234560
-        values = {self.thread(*t) for t in (reversed(threads) if backwards else threads)} - {None}
+        threads = [Thread(self, *t) for t in threads]
+        warps = {}
+        for t in reversed(threads) if backwards else threads:
+            warps.setdefault((t.block_number, t.warp) if self.together >> t.lane & 1 else t, []).append(t)
+        values = {r for warp in warps.values() for r in self.warp(warp)} - {None}
         if len(values) > 1:
             raise BpfError("threads return different values: %s" % sorted(values)[:3])
         return values.pop() if values else None

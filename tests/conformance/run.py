@@ -51,6 +51,10 @@ class Case:
         code = self.code()
         return any(code[i] == 0x85 and code[i + 1] == 0 and code[i + 4 : i + 8] == (507).to_bytes(4, "little") for i in range(0, len(code), 8))
 
+    def mask(self):
+        """The lanes of each warp that are together; 0: each is alone."""
+        return 0xFFFFFFFF if self.warps == "whole" else int(self.warps or "0", 16)
+
     def words(self):
         words = ["prog=" + self.code().hex()]
         if self.memory:
@@ -76,7 +80,7 @@ class Case:
             m.armed, m.together = not self.unarmed, bool(self.warps)
             if isinstance(m, bpf_maps.Ring) and not m.together and bpf.count(self.block) > 1 and "records" not in m.options:
                 raise bpf.BpfError("which records are one batch depends on the driver")
-        machine = bpf.Machine(self.code(), self.memory, maps, self.grid, self.block, self.context)
+        machine = bpf.Machine(self.code(), self.memory, maps, self.grid, self.block, self.context, self.mask())
         machine.thread_size, machine.runs = self.thread, self.runs
         words = ["0x%x" % machine.run(backwards)] + [m.dump().hex() or "-" for m in maps]
         if self.want_memory:

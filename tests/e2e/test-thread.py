@@ -90,7 +90,7 @@ def test_shown():
         daemon.attach(object=os.path.join(OBJECTS, "thread.bpf.o"))
         shown = daemon.ctl("program", "show", "cuda__enter")
         check("\nregisters of a thread: begin, entered, count\n" in shown, shown)
-        check("\nsass engine: no: it has variables of a thread (.thread), which are registers that only PTX can have yet\n" in shown, shown)
+        check("\nsanitizer engine: no: it has variables of a thread (.thread), which are registers that only PTX can have yet\n" in shown, shown)
         (program,) = daemon.json("program", "show", "only_thread")["programs"]
         check("count" in program["thread"] and "begin" not in program["thread"], program["thread"])
         equal(program["local_bytes"], 0, "local memory")
@@ -118,10 +118,10 @@ def test_refused_by_the_kernel():
 
 
 def test_machine_code():
-    """The SASS engine has no registers for them yet."""
+    """The sanitizer engine has no registers for them yet."""
     with sass_daemon() as daemon:
         said = daemon.ctl("attach", obj("thread"), "--engine", "sass", status=None)
-        check("the SASS engine cannot have program cuda__begin: it has variables of a thread (.thread), which are registers" in said, said)
+        check("the sanitizer engine cannot have program cuda__begin: it has variables of a thread (.thread), which are registers" in said, said)
 
 
 main([test_memory_and_registers, test_durations, test_not_shared, test_block_sched, test_shown, test_refused, test_refused_by_the_kernel, test_machine_code])

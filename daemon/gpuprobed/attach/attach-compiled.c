@@ -153,14 +153,13 @@ void compiled_check_patch(struct gpu_program *program, const struct section *sec
 	if (why)
 		compiled_no_patch(program, "%s", why);
 	else if (section->point == POINT_MEMORY && !(spaces & POINT_SPACES_SASS))
-		compiled_no_patch(
-			program,
-			"the SASS engine sees accesses to global, shared and local memory only");
+		compiled_no_patch(program, "the sanitizer engine sees accesses to global, shared "
+					   "and local memory only");
 	for (size_t i = 0; i < program->n_context; i++)
 		if (point->engines & POINT_ON_SASS &&
 		    !point_is_on_sass(point->context, program->context[i]))
 			compiled_no_patch(program, "the program reads the parameters of the "
-						   "kernel, which the SASS engine "
+						   "kernel, which the sanitizer engine "
 						   "does not know");
 }
 
@@ -180,9 +179,10 @@ static int compiled_patch_parse(struct gpu_program *program, size_t i, json_obje
 	    !json_get_int(object, JOB_KEY_PATCH_SIZE, 0, INT64_MAX, &size))
 		return compiled_wrong(error, "size of a patch form");
 	if (!size) {
-		compiled_no_patch(
-			program, "%s",
-			reason && *reason ? reason : "the program has no form for the SASS engine");
+		compiled_no_patch(program, "%s",
+				  reason && *reason
+					  ? reason
+					  : "the program has no form for the sanitizer engine");
 		return 0;
 	}
 	if ((uint64_t)size != worker_task_output_size(task, output))

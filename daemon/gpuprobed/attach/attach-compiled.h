@@ -65,7 +65,7 @@ int compiled_check_context(const struct gpu_program *program, const char *name,
 int compiled_check_thread(const struct gpu_program *program, const char *name,
 			  const struct section *section, char error[static COMPILED_ERROR_SIZE]);
 
-/* The same for the SASS engine, which knows less; the program has no patch form any more if it
+/* The same for the sanitizer engine, which knows less; the program has no patch form any more if it
  * reads what is not there, and says why. */
 void compiled_check_patch(struct gpu_program *program, const struct section *section,
 			  uint32_t spaces);

@@ -125,7 +125,7 @@ static json_object *control_program_json(const struct control_context *context,
 			json_append_string(maps, object->maps[i]->spec.name);
 	json_add(json, "maps", maps);
 	json_add(json, "thread", control_thread_json(object, gpu_program_words(program)));
-	json_add_text(json, "sass", program->patch_fd >= 0 ? "" : program->patch_reason);
+	json_add_text(json, "sanitizer", program->patch_fd >= 0 ? "" : program->patch_reason);
 	json_add(json, "patches", control_patches_json(context, attachment));
 	return json;
 }

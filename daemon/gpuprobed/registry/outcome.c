@@ -196,7 +196,9 @@ bool outcome_log_has(const struct outcome_log *log, pid_t pid,
 }
 
 const char *outcome_engine_name(enum outcome_engine engine) {
-	return engine == OUTCOME_ENGINE_PTX ? "ptx" : engine == OUTCOME_ENGINE_SASS ? "sass" : "";
+	return engine == OUTCOME_ENGINE_PTX         ? "ptx"
+	       : engine == OUTCOME_ENGINE_SANITIZER ? "sanitizer"
+						    : "";
 }
 
 const char *outcome_kind_name(enum outcome_kind kind) {

@@ -279,7 +279,7 @@ struct map *registry_next_map(const struct registry *registry, struct registry_p
 bool attachment_on_ptx(const struct attachment *attachment) {
 	const struct gpu_program *program = attachment_gpu(attachment);
 
-	return program && program->engine != ENGINE_SASS &&
+	return program && program->engine != ENGINE_SANITIZER &&
 	       !section_needs_sass(&attachment->section);
 }
 

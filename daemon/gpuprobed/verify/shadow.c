@@ -64,6 +64,11 @@ __attribute__((format(printf, 3, 4))) static int fail(char *error, int result, c
 	return result;
 }
 
+/* `number` *= 1: a register that was never set, or holds an address, is refused. */
+static struct bpf_insn take_number(uint8_t number) {
+	return INSN(BPF_ALU64 | BPF_MUL | BPF_K, number, 0, 0, 1);
+}
+
 /* Writes a stub's instructions; returns how many. */
 static size_t stub_emit(enum helper_stub stub, struct bpf_insn *out) {
 	size_t n = 0;
@@ -80,6 +85,21 @@ static size_t stub_emit(enum helper_stub stub, struct bpf_insn *out) {
 		out[n++] = CALL(BPF_FUNC_ktime_get_ns);
 		break;
 	case HELPER_STUB_SCALAR:
+	case HELPER_STUB_NUMBER1:
+	case HELPER_STUB_NUMBER2:
+	case HELPER_STUB_NUMBER3:
+		for (uint8_t i = 1; i <= (int)stub - HELPER_STUB_SCALAR; i++)
+			out[n++] = take_number(i);
+		out[n++] = CALL(BPF_FUNC_ktime_get_ns);
+		break;
+	case HELPER_STUB_BIT:
+		out[n++] = take_number(BPF_REG_1);
+		out[n++] = CALL(BPF_FUNC_ktime_get_ns);
+		out[n++] = INSN(BPF_ALU64 | BPF_AND | BPF_K, BPF_REG_0, 0, 0, 63);
+		break;
+	case HELPER_STUB_ATOMIC: /* of an atomic addition the verifier wants alignment, too */
+		out[n++] = take_number(BPF_REG_2);
+		out[n++] = INSN(BPF_STX | BPF_ATOMIC | BPF_DW, BPF_REG_1, BPF_REG_2, 0, BPF_ADD);
 		out[n++] = CALL(BPF_FUNC_ktime_get_ns);
 		break;
 	case HELPER_STUB_LANE:

@@ -264,6 +264,35 @@ static int step_log(struct analysis *a, struct analysis_frame *state, uint32_t f
 	return r;
 }
 
+/* What a helper takes for a number goes where we do not follow it. */
+static int take_number(struct analysis *a, size_t pc, const struct helper *helper, unsigned reg,
+		       const struct value *value) {
+	if (value_is_symbolic(value))
+		return fault_at(a->fault, pc, "%s (%u): R%u is no number", helper->name, helper->id,
+				reg);
+	analysis_escape(a, value);
+	return 0;
+}
+
+/* Helpers that change a map's value atomically: bpf_atomic_max_u64(address, number) */
+static int step_map_atomic(struct analysis *a, size_t pc, const struct helper *helper,
+			   const struct value *regs) {
+	const struct translate_map *map;
+
+	if (regs[1].kind == VALUE_THREAD)
+		return helper_takes_no_thread(a, pc, regs + 1);
+	if (regs[1].kind != VALUE_MAP_VALUE)
+		return fault_at(a->fault, pc,
+				"%s (%u): R1 is not always an address in a value of the same map",
+				helper->name, helper->id);
+	map = a->maps + regs[1].ref;
+	if (map->constant)
+		return fault_at(a->fault, pc, "%s (%u): map %.64s is constant", helper->name,
+				helper->id, map->name);
+	analysis_note(a, regs[1].ref, MAP_USE_OTHER);
+	return take_number(a, pc, helper, 2, regs + 2);
+}
+
 int analysis_helper(struct analysis *a, struct analysis_frame *state, uint32_t frame, size_t pc) {
 	uint32_t id = (uint32_t)a->flow->insns[pc].imm, map;
 	const struct helper *helper = helper_find((int32_t)id);
@@ -290,6 +319,13 @@ int analysis_helper(struct analysis *a, struct analysis_frame *state, uint32_t f
 	case HELPER_TRIPLE:
 		for (unsigned i = 1; !r && i <= 3; i++)
 			r = helper_writes(a, state, frame, pc, regs + i, 0, 8);
+		break;
+	case HELPER_NUMBER:
+		for (unsigned i = 1; !r && i <= helper_arguments(helper); i++)
+			r = take_number(a, pc, helper, i, regs + i);
+		break;
+	case HELPER_ATOMIC:
+		r = step_map_atomic(a, pc, helper, regs);
 		break;
 	case HELPER_COMM:
 		r = step_comm(a, state, frame, pc, helper);
