@@ -314,6 +314,7 @@ class Choice(Base):
         self.assertEqual(reply["cause"], "no_ptx")
         self.own(cubin, counter, [("meant", "memory")], "probes other than at entry and return, .* need PTX")
         self.own(cubin, counter, [("meant", "entry", {"ptx": True})], "those of --engine=ptx, need PTX")
+        self.own(cubin, Program("block_sched"), [("meant",)], r"^no twin can be made: variables of a thread \(\.thread\) need PTX")
         self.own(compiled(VARIABLES, "-arch=sm_80"), counter, [("meant",)], "for sm_80, the device is sm_90", twins="machine_code")
         self.own(compiled(VARIABLES, "-arch=sm_80"), counter, [("meant",)], "machine code for sm_80 is not understood", twins="machine_code", capability=80)
         self.own(compiled(VARIABLES, "-arch=sm_80"), counter, [("meant",)], "^no PTX for sm_80 in this image: SASS only$", capability=80)
