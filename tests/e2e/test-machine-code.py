@@ -100,7 +100,5 @@ def test_attachments():
         equal(len(slots), 1)
 
 
-
 if __name__ == "__main__":
     main([value for name, value in list(globals().items()) if name.startswith("test_")])
-
