@@ -9,16 +9,25 @@
 
 /* Special registers that all threads of a warp have the same value in; beginnings of names. */
 static const char *const specials[] = {
-	"%ntid",   "%ctaid",   "%nctaid",	       "%smid",		   "%nsmid",	"%warpid",
-	"%nwarpid", "%gridid", "%dynamic_smem_size", "%total_smem_size", "%cluster", "%ncluster",
+	"%ntid",
+	"%ctaid",
+	"%nctaid",
+	"%smid",
+	"%nsmid",
+	"%warpid",
+	"%nwarpid",
+	"%gridid",
+	"%dynamic_smem_size",
+	"%total_smem_size",
+	"%cluster",
+	"%ncluster",
 };
 
 static bool is_special(const char *text, const struct ptx_token *token) {
 	for (size_t i = 0; i < sizeof(specials) / sizeof(*specials); i++) {
 		const size_t length = strlen(specials[i]);
 
-		if (token->length >= length &&
-		    !memcmp(text + token->offset, specials[i], length))
+		if (token->length >= length && !memcmp(text + token->offset, specials[i], length))
 			return true;
 	}
 	return false;

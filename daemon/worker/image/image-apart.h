@@ -10,10 +10,10 @@
 #include "lib/ptx/ptx-edit.h"
 
 /* What a kernel must declare and compute at its beginning: the zeros. */
-#define IMAGE_APART_ZEROS                                                                    \
-	"\t.reg .b32 %gpuprobe_zero32;\n\t.reg .b64 %gpuprobe_zero64;\n"                     \
-	"\tmov.u32 %gpuprobe_zero32, %lanemask_lt;\n"                                        \
-	"\tshr.u32 %gpuprobe_zero32, %gpuprobe_zero32, 31;\n"                                \
+#define IMAGE_APART_ZEROS                                                \
+	"\t.reg .b32 %gpuprobe_zero32;\n\t.reg .b64 %gpuprobe_zero64;\n" \
+	"\tmov.u32 %gpuprobe_zero32, %lanemask_lt;\n"                    \
+	"\tshr.u32 %gpuprobe_zero32, %gpuprobe_zero32, 31;\n"            \
 	"\tcvt.u64.u32 %gpuprobe_zero64, %gpuprobe_zero32;\n"
 
 /* Adds the edits to a kernel. 0, -ENOMEM or -EINVAL. */
