@@ -19,6 +19,7 @@
 #include <stdlib.h>
 
 #include "probe-context.h"
+#include "probe-thread.h"
 #include "lib/ptx/ptx-inline.h"
 
 #define PROGRAM_HEADER ".version 9.9\n.target sm_999\n.address_size 64\n"
@@ -28,6 +29,7 @@
 #define PARAMETERS_MAX 64
 #define RAISE_TARGET_MIN 20 /* see check_target() */
 #define RAISE_TARGET_END 70
+#define RELAXED_TARGET 70 /* has relaxed loads */
 
 static int program_error(struct program_set *set, const struct probe_program *program,
 			 const char *what) {
@@ -130,11 +132,20 @@ static int check_functions(struct program_set *set, const struct ptx_module *tex
 	return r;
 }
 
+/* Is it a parameter of 8 bytes, or a result with `words` of a thread's variables behind it? */
+static bool is_parameter(const struct ptx_variable *parameter, uint32_t words) {
+	if (parameter->space != PTX_SPACE_PARAM || parameter->size != 8 * (1 + words))
+		return false;
+	return words ? parameter->array && parameter->type == PTX_TYPE_B8
+		     : !parameter->array && ptx_type_size(parameter->type) == 8;
+}
+
 /* Does the program define .func (.param .b64 r) SYMBOL (.param .b64 c0, ...), as it says? */
 static int check_symbol(struct program_set *set, const struct probe_program *program,
 			const struct ptx_module *text) {
 	const struct ptx_function *function =
 		ptx_module_find_function(text, program->symbol, strlen(program->symbol));
+	const uint32_t words = probe_thread_words(program);
 
 	if (!function || function->entry || !function->body.length)
 		return program_error(set, program,
@@ -150,13 +161,13 @@ static int check_symbol(struct program_set *set, const struct probe_program *pro
 				? &text->parameters[function->first_parameter + i]
 				: &text->parameters[function->first_return];
 
-		if (parameter->space != PTX_SPACE_PARAM || parameter->size != 8 ||
-		    parameter->array || ptx_type_size(parameter->type) != 8)
+		if (!is_parameter(parameter, i < function->parameter_count ? 0 : words))
 			return program_error(set, program,
 					     "its parameters and its result must be .param .b64");
 	}
 	for (uint32_t i = 0; i < program->context_count; i++)
-		if (program->context[i] % 8 || program->context[i] >= 8 * PROBE_FIELDS)
+		if (program->context[i] % 8 || (program->context[i] >= 8 * PROBE_FIELDS &&
+						!point_is_thread(program->context[i])))
 			return program_error(set, program,
 					     "it reads a field that its context does not have");
 	return 0;
@@ -191,7 +202,7 @@ static int check_target(struct program_set *set, const struct probe_program *pro
 }
 
 /* Is the program one function that ptx_inline_write() understands? */
-static int find_simple(struct parsed_program *parsed) {
+static int find_simple(struct parsed_program *parsed, uint32_t words) {
 	const char *arguments[PARAMETERS_MAX];
 	char *bytes = NULL;
 	size_t length;
@@ -207,7 +218,8 @@ static int find_simple(struct parsed_program *parsed) {
 	stream = open_memstream(&bytes, &length);
 	if (!stream)
 		return -ENOMEM;
-	r = ptx_inline_write(stream, &parsed->module, parsed->function, arguments, "");
+	r = ptx_inline_write(stream, &parsed->module, parsed->function, arguments, arguments, words,
+			     "");
 	if (fclose(stream))
 		r = -ENOMEM;
 	free(bytes);
@@ -256,13 +268,35 @@ static int parse_consume(struct program_set *set, size_t index, char *text, size
 		return r;
 	parsed->function =
 		ptx_module_find_function(&parsed->module, program->symbol, strlen(program->symbol));
-	r = find_simple(parsed);
+	r = find_simple(parsed, probe_thread_words(program));
 	return r ? r : find_local(parsed);
+}
+
+/* Copies a program's text behind the header. `relaxed`: its volatile loads become relaxed ones. */
+static char *copy_text(const struct probe_program *program, bool relaxed, size_t *length) {
+	static const char from[] = PTX_LOAD_VOLATILE ".b", to[] = PTX_LOAD_RELAXED ".b";
+	const char *text = program->text, *end = text + program->length, *found;
+	char *copy = NULL;
+	FILE *stream = open_memstream(&copy, length);
+
+	if (!stream)
+		return NULL;
+	fputs(PROGRAM_HEADER, stream);
+	while (relaxed && (found = memmem(text, (size_t)(end - text), from, sizeof(from) - 1))) {
+		fwrite(text, 1, (size_t)(found - text), stream);
+		fputs(to, stream);
+		text = found + sizeof(from) - 1;
+	}
+	fwrite(text, 1, (size_t)(end - text), stream);
+	if (!fclose(stream))
+		return copy;
+	free(copy);
+	return NULL;
 }
 
 static int parse_program(struct program_set *set, size_t index) {
 	const struct probe_program *program = &set->programs[index];
-	size_t length = sizeof(PROGRAM_HEADER) - 1 + program->length;
+	size_t length;
 	char *text;
 	int r;
 
@@ -271,11 +305,9 @@ static int parse_program(struct program_set *set, size_t index) {
 		return r;
 	if (program->length > PTX_SOURCE_MAX / 2)
 		return program_error(set, program, "its text is too large");
-	text = malloc(length);
+	text = copy_text(program, set->module->target.number >= RELAXED_TARGET, &length);
 	if (!text)
 		return -ENOMEM;
-	memcpy(mempcpy(text, PROGRAM_HEADER, sizeof(PROGRAM_HEADER) - 1), program->text,
-	       program->length);
 	return parse_consume(set, index, text, length);
 }
 

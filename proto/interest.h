@@ -83,8 +83,8 @@ struct interest_page {
 	uint32_t deadline_ms; /* how long the shim may wait for the daemon in one load */
 	uint32_t rule_count; /* <= INTEREST_RULES_MAX; 0: no process is meant */
 	/*
-	 * Processes that load the SASS engine (patch.h) before their first CUDA call, even if no
-	 * attachment means them yet. The first rule that matches decides. 0: no process.
+	 * Processes that load the sanitizer engine (patch.h) before their first CUDA call, even if
+	 * no attachment means them yet. The first rule that matches decides. 0: no process.
 	 */
 	uint32_t sass_rule_count;
 	struct interest_rule rules[INTEREST_RULES_MAX];

@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * The SASS engine: what shim, daemon and worker tell each other about patches.
+ * The sanitizer engine: what shim, daemon and worker tell each other about patches.
  *
  * A patch image holds device functions. NVIDIA's Compute Sanitizer patching API makes the machine
  * code of loaded kernels call them. Patches apply to a whole module. The data that such a function
@@ -10,11 +10,11 @@
  * function then returns at once).
  *
  * The shim sends WIRE_IMAGE of kind WIRE_IMAGE_NAMES (wire.h). Its memfd is a *list of names*: the
- * kernels of the loaded modules. The answer WIRE_VERDICT_REPLACED carries a memfd with a *plan*,
+ * kernels of the loaded modules. The answer WIRE_VERDICT_MADE carries a memfd with a *plan*,
  * and SLOTs that say what to write where in the data of every kernel. WIRE_VERDICT_OWN: there is
  * nothing to patch, or nothing now (enum wire_later).
  *
- * In all else a plan is like a replaced image: it has a module_id, is armed (its slots have memory
+ * In all else a plan is like a twin: it has a module_id, is armed (its slots have memory
  * in a context), and unloaded (the shim has another plan, or none). All integers are little-endian;
  * every record begins at a multiple of 8 bytes.
  */
@@ -93,7 +93,7 @@ struct patch_data {
 
 /*
  * Classes of instructions that can be patched, with the values of Sanitizer_InstructionId. Points
- * of the SASS engine are named after them (daemon/worker/job.md).
+ * of the sanitizer engine are named after them (daemon/worker/job.md).
  */
 enum patch_instruction {
 	PATCH_BLOCK_ENTER = 1, /* f(data, u64 pc) */

@@ -48,11 +48,24 @@ enum point_context {
 #define POINT_LAUNCH_SIZE 32 /* of a struct gpuprobe_launch */
 #define POINT_CONTEXT_MAX (POINT_STRUCT_MAX + POINT_LAUNCH_SIZE) /* bytes of the longest list */
 
+/*
+ * Variables of a thread (section .thread) are no part of a context, but a program gets their words
+ * of 8 bytes as it gets fields: word n has this offset. Unlike a field, a word is given back, too.
+ */
+#define POINT_THREAD 1024
+#define POINT_THREAD_WORDS 8 /* of all variables of an object */
+
+static inline bool point_is_thread(uint32_t offset) {
+	return offset >= POINT_THREAD && offset < POINT_THREAD + 8 * POINT_THREAD_WORDS;
+}
+
 static const struct {
 	const char *name;
 	uint32_t size;
-	uint32_t sass_size; /* bytes that the SASS engine has: of a kernel's up to param_count */
-	uint32_t launch; /* offset of the launch, which is 0 on the SASS engine; 0: it has none */
+	uint32_t sass_size; /* bytes that the sanitizer engine has: of a kernel's up to param_count
+			     */
+	uint32_t launch; /* offset of the launch, which is 0 on the sanitizer engine; 0: it has none
+			  */
 } point_contexts[] = {
 	[POINT_KERNEL_CONTEXT] = { "gpuprobe_kernel_ctx", POINT_CONTEXT_MAX, 56, POINT_STRUCT_MAX },
 	[POINT_MEMORY_CONTEXT] = { "gpuprobe_memory_ctx", 48 + POINT_LAUNCH_SIZE, 48, 48 },
@@ -69,7 +82,7 @@ static inline bool point_is_launch(enum point_context context, uint32_t offset) 
 	return launch && offset >= launch && offset < launch + POINT_LAUNCH_SIZE;
 }
 
-/* Has the SASS engine something for the field? */
+/* Has the sanitizer engine something for the field? */
 static inline bool point_is_on_sass(enum point_context context, uint32_t offset) {
 	return offset < point_contexts[context].sass_size || point_is_launch(context, offset);
 }
@@ -96,7 +109,8 @@ struct point {
 	const char *section; /* what begins its section; of a line, block or class '@' follows */
 	enum point_context context;
 	unsigned int engines; /* enum point_engine */
-	uint32_t instructions; /* where the SASS engine patches: bits of enum patch_instruction */
+	uint32_t instructions; /* where the sanitizer engine patches: bits of enum patch_instruction
+				*/
 };
 
 #define POINT_MEMORY_INSTRUCTIONS                                                           \

@@ -2,8 +2,8 @@
 
 /*
  * The commands kernel list and kernel show: the names behind the ids in contexts and records. On
- * the SASS engine there are thousands of kernels. The daemon does not demangle foreign names, so
- * that is done here.
+ * the sanitizer engine there are thousands of kernels. The daemon does not demangle foreign names,
+ * so that is done here.
  */
 
 #include <stdio.h>

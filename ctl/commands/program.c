@@ -27,8 +27,8 @@ static void print_list(json_object *list) {
 	puts(n ? "" : "none");
 }
 
-/* "sass engine: no: it reads params of its context". Whom the attachment does not ask for is not
- * asked. */
+/* "sanitizer engine: no: it reads params of its context". Whom the attachment does not ask for is
+ * not asked. */
 static void print_engine(const char *name, const char *asked, const char *reason) {
 	bool wanted = !strcmp(asked, name) || !strcmp(asked, "auto");
 
@@ -44,7 +44,7 @@ static json_object *device_text(json_object *patch, const char *key) {
 	return ctl_format("sm_%s", ctl_string(patch, key));
 }
 
-/* What the compiler said of the functions that hold the program on the SASS engine. */
+/* What the compiler said of the functions that hold the program on the sanitizer engine. */
 static void print_patches(json_object *patches) {
 	static const struct ctl_column columns[] = {
 		{ "PATCH", "instruction" },
@@ -75,9 +75,13 @@ static void print_program(json_object *program) {
 	       (long long)json_int_of(program, "target"),
 	       (long long)json_int_of(program, "local_bytes"));
 	print_list(json_member(program, "maps"));
+	if (json_object_array_length(json_member(program, "thread"))) {
+		fputs("registers of a thread: ", stdout);
+		print_list(json_member(program, "thread"));
+	}
 	print_engine("ptx", engine,
 		     row && !(row->engines & POINT_ON_PTX) ? "it has no such point" : "");
-	print_engine("sass", engine, ctl_string(program, "sass"));
+	print_engine("sanitizer", engine, ctl_string(program, "sanitizer"));
 	print_patches(json_member(program, "patches"));
 }
 

@@ -36,8 +36,8 @@ static int parse(struct ctl *ctl, int argc, char **argv, json_object *parameters
 }
 
 /*
- * 2026-11-21 10:00:00  1234 vec_add  probed (sass)  vectorAdd(float*): no PTX for sm_90 in this
- * image
+ * 2026-11-21 10:00:00  1234 vec_add  probed (sanitizer)  vectorAdd(float*): no PTX for sm_90 in
+ * this image
  */
 static void print(json_object *outcome) {
 	const char *kernel = ctl_string(outcome, "demangled"),

@@ -112,7 +112,7 @@ static void look_hold(const struct doctor *doctor, struct finding *finding) {
 
 const struct doctor_check doctor_preload_checks[] = {
 	{ "preload.library", "the library that is installed", look_library },
-	{ "preload.sass", "the library of the SASS engine", look_sass },
+	{ "preload.sass", "the library of the sanitizer engine", look_sass },
 	{ "preload.cupti", "the library for times by CUPTI", look_cupti },
 	{ "preload.hold", "the library that keeps the driver in a program", look_hold },
 	{ "preload.enabled", "the library in all programs", look_file },

@@ -48,11 +48,12 @@ static void look_ptxcompiler(const struct doctor *doctor, struct finding *findin
 					   "../daemon/worker/libgpuprobe-ptxcompiler.so")))
 		doctor_say(finding, DOCTOR_OK, NULL, "built in (libgpuprobe-ptxcompiler.so)");
 	else
-		doctor_say(finding, DOCTOR_WARNING,
-			   "install the package gpuprobed-ptxcompiler, or build gpuprobe beside a "
-			   "toolkit that has libnvptxcompiler_static.a",
-			   "not there: the SASS engine has no compiler, and the PTX engine uses "
-			   "nvJitLink or the driver's");
+		doctor_say(
+			finding, DOCTOR_WARNING,
+			"install the package gpuprobed-ptxcompiler, or build gpuprobe beside a "
+			"toolkit that has libnvptxcompiler_static.a",
+			"not there: the sanitizer engine has no compiler, and the PTX engine uses "
+			"nvJitLink or the driver's");
 }
 
 static void look_jitlink(const struct doctor *doctor, struct finding *finding) {
@@ -85,11 +86,12 @@ static void look_sanitizer(const struct doctor *doctor, struct finding *finding)
 	    doctor_library(doctor, "libsanitizer-public.so", path, name))
 		doctor_say(finding, DOCTOR_OK, NULL, "%.900s", path);
 	else
-		doctor_say(finding, DOCTOR_WARNING,
-			   "for the SASS engine (gpuprobed --engine): install NVIDIA's package "
-			   "cuda-sanitizer, or name it with --sanitizer",
-			   "libsanitizer-public.so is not found: machine code that is loaded "
-			   "cannot be probed");
+		doctor_say(
+			finding, DOCTOR_WARNING,
+			"for the sanitizer engine (gpuprobed --engine): install NVIDIA's package "
+			"cuda-sanitizer, or name it with --sanitizer",
+			"libsanitizer-public.so is not found: machine code that is loaded "
+			"cannot be probed");
 }
 
 static void look_cupti(const struct doctor *doctor, struct finding *finding) {
@@ -102,7 +104,7 @@ static void look_cupti(const struct doctor *doctor, struct finding *finding) {
 	if (found)
 		doctor_say(finding, DOCTOR_OK, NULL,
 			   "%.700s: times kernels for trace --gpu=cupti; in programs that use it "
-			   "(torch.profiler, Nsight) the SASS engine steps back",
+			   "(torch.profiler, Nsight) the sanitizer engine steps back",
 			   path);
 	else
 		doctor_say(finding, DOCTOR_OK, NULL,

@@ -203,7 +203,8 @@ static int attach(struct varlink_call *call, json_object *parameters, void *user
 		"engine", engine ? json_object_get(engine) : json_object_new_string("auto"),
 		"filter", filter ? json_object_get(filter) : json_object_new_object(), "state",
 		json_object_new_string(strcmp(name, "failed") ? "armed" : "failed"), "modules",
-		json_object_new_int(0), "processes", json_object_new_int(0), "owner",
+		json_object_new_int(0), "recompiled", json_object_new_int(filter ? 1 : 0),
+		"processes", json_object_new_int(0), "owner",
 		json_object_new_int64(varlink_call_peer(call)->uid), NULL);
 	free(data);
 	json_object_array_add(state.attachments, json_object_get(attachment));
@@ -259,7 +260,7 @@ static int status(struct varlink_call *call, json_object *parameters, void *user
 			  "1700000000000000,\"verify\":\"on\","
 			  "\"compiler\":\"nvJitLink "
 			  "13.0\",\"attachments\":1,\"maps\":2,\"counters\":{\"images\":3,\"images_"
-			  "replaced\":2,"
+			  "made\":2,"
 			  "\"images_own\":1,\"images_cached\":0,\"worker_crashes\":0,\"worker_"
 			  "timeouts\":0,\"processes\":1},"
 			  "\"statistics\":[{\"group\":\"daemon\",\"name\":\"memory\",\"kind\":"
@@ -288,15 +289,15 @@ static int status(struct varlink_call *call, json_object *parameters, void *user
 
 static int why(struct varlink_call *call, json_object *parameters, void *userdata) {
 	json_object *kernel = get(parameters, "kernel"), *pid = get(parameters, "pid");
-	json_object *reply =
-		from_text("{\"outcomes\":[{\"pid\":77,\"comm\":\"vec_add\",\"time\":"
-			  "1700000000000000,\"kernel\":\"_Z9vectorAddPfS_\",\"demangled\":"
-			  "\"vectorAdd(float*, float*)\",\"outcome\":\"probed\",\"reason\":\"no "
-			  "PTX for sm_90 in this image\",\"engine\":\"sass\",\"attachments\":[1]},"
-			  "{\"pid\":78,\"comm\":\"py\\u001b[31mthon\",\"time\":1700000000000000,"
-			  "\"kernel\":\"\",\"demangled\":\"\",\"outcome\":"
-			  "\"not-probed\",\"reason\":\"no PTX for sm_90 in this image: SASS "
-			  "only\",\"engine\":\"\",\"attachments\":[]}]}");
+	json_object *reply = from_text(
+		"{\"outcomes\":[{\"pid\":77,\"comm\":\"vec_add\",\"time\":"
+		"1700000000000000,\"kernel\":\"_Z9vectorAddPfS_\",\"demangled\":"
+		"\"vectorAdd(float*, float*)\",\"outcome\":\"probed\",\"reason\":\"no "
+		"PTX for sm_90 in this image\",\"engine\":\"sanitizer\",\"attachments\":[1]},"
+		"{\"pid\":78,\"comm\":\"py\\u001b[31mthon\",\"time\":1700000000000000,"
+		"\"kernel\":\"\",\"demangled\":\"\",\"outcome\":"
+		"\"not-probed\",\"reason\":\"no PTX for sm_90 in this image: SASS "
+		"only\",\"engine\":\"\",\"attachments\":[]}]}");
 
 	if (kernel && !strcmp(json_object_get_string(kernel), "none"))
 		json_object_array_del_idx(get(reply, "outcomes"), 0, 2);
@@ -621,26 +622,27 @@ static int show_kernel(struct varlink_call *call, json_object *parameters, void 
 	return varlink_call_reply(call, reply);
 }
 
-/* Attachment 1 of a program with patches, and 2, which only the SASS engine can run; `ptx` cannot
- * be run there. */
+/* Attachment 1 of a program with patches, and 2, which only the sanitizer engine can run; `ptx`
+ * cannot be run there. */
 static int show_program(struct varlink_call *call, json_object *parameters, void *userdata) {
 	const char *name = json_object_get_string(get(parameters, "program"));
-	json_object *reply =
-		from_text("{\"programs\":[{\"attachment\":{\"id\":1,\"object\":1,\"program\":"
-			  "\"cuda__count\",\"point\":\"entry\",\"kernel\":\"gemm\\u001b*\","
-			  "\"section\":\"kprobe/"
-			  "gemm*\",\"filter\":{},\"engine\":\"auto\",\"state\":\"armed\","
-			  "\"modules\":1,\"processes\":1,\"owner\":0},"
-			  "\"symbol\":\"__gpuprobe_o1_p0\",\"ptx_size\":1234,\"local_bytes\":16,"
-			  "\"isa\":63,\"target\":52,\"maps\":[\"a\",\"b\"],\"sass\":\"\","
-			  "\"patches\":[{\"instruction\":\"entry\",\"capability\":90,\"registers\":"
-			  "24,\"spill_stores\":4,\"spill_loads\":8,\"stack\":16}]},"
-			  "{\"attachment\":{\"id\":2,\"object\":1,\"program\":\"cuda__count\","
-			  "\"point\":\"barrier\",\"kernel\":\"f\",\"section\":\"kprobe/f@barrier\","
-			  "\"filter\":{},\"engine\":\"sass\",\"state\":\"armed\",\"modules\":0,"
-			  "\"processes\":0,\"owner\":0},\"symbol\":\"__gpuprobe_o1_p1\","
-			  "\"ptx_size\":20,\"local_bytes\":0,\"isa\":78,\"target\":90,\"maps\":[],"
-			  "\"sass\":\"\",\"patches\":[]}]}");
+	json_object *reply = from_text(
+		"{\"programs\":[{\"attachment\":{\"id\":1,\"object\":1,\"program\":"
+		"\"cuda__count\",\"point\":\"entry\",\"kernel\":\"gemm\\u001b*\","
+		"\"section\":\"kprobe/"
+		"gemm*\",\"filter\":{},\"engine\":\"auto\",\"state\":\"armed\","
+		"\"modules\":1,\"recompiled\":1,\"processes\":1,\"owner\":0},"
+		"\"symbol\":\"__gpuprobe_o1_p0\",\"ptx_size\":1234,\"local_bytes\":16,"
+		"\"isa\":63,\"target\":52,\"maps\":[\"a\",\"b\"],\"thread\":[\"begin\","
+		"\"bytes\"],\"sanitizer\":\"\","
+		"\"patches\":[{\"instruction\":\"entry\",\"capability\":90,\"registers\":"
+		"24,\"spill_stores\":4,\"spill_loads\":8,\"stack\":16}]},"
+		"{\"attachment\":{\"id\":2,\"object\":1,\"program\":\"cuda__count\","
+		"\"point\":\"barrier\",\"kernel\":\"f\",\"section\":\"kprobe/f@barrier\","
+		"\"filter\":{},\"engine\":\"sanitizer\",\"state\":\"armed\",\"modules\":0,"
+		"\"recompiled\":0,\"processes\":0,\"owner\":0},\"symbol\":\"__gpuprobe_o1_p1\","
+		"\"ptx_size\":20,\"local_bytes\":0,\"isa\":78,\"target\":90,\"maps\":[],"
+		"\"thread\":[],\"sanitizer\":\"\",\"patches\":[]}]}");
 	json_object *programs = get(reply, "programs");
 
 	if (!strcmp(name, "1"))
@@ -650,7 +652,7 @@ static int show_program(struct varlink_call *call, json_object *parameters, void
 
 		json_object_array_del_idx(programs, 1, 1);
 		add_member(get(program, "attachment"), "engine", json_object_new_string("ptx"));
-		add_member(program, "sass",
+		add_member(program, "sanitizer",
 			   json_object_new_string("it reads params of its context"));
 		add_member(program, "patches", json_object_new_array());
 	}

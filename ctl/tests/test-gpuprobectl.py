@@ -83,6 +83,7 @@ class Attach(Case):
                         "filter": {"pid": 12, "comm": "x\u00e9", "exe": os.path.realpath(exe), "uid": 0},
                         "state": "armed",
                         "modules": 0,
+                        "recompiled": 1,
                         "processes": 0,
                         "owner": os.getuid(),
                     }
@@ -186,6 +187,11 @@ class Attach(Case):
             ((self.object, "--uid=no-such-user"), "--uid: there is no user no-such-user; see gpuprobectl attach --help"),
             ((self.object, "--exe="), "--exe: the path is empty; see gpuprobectl attach --help"),
             ((self.object, "--exe=no/such"), "--exe: no/such: No such file or directory"),
+            ((self.object, "--nonzero"), "--nonzero is for attach FILE -- CMD; see gpuprobectl attach --help"),
+            ((self.object, "--"), "attach: a command is missing behind --; see gpuprobectl attach --help"),
+            (("--", "true"), "attach: which object?; see gpuprobectl attach --help"),
+            ((self.object, "--pid=1", "--", "true"), "--pid is for a process that runs, and -- for one to be started; see gpuprobectl attach --help"),
+            ((self.object, "--export=m", "--", "true"), "--export is for what stays attached, which it does not with --; see gpuprobectl attach --help"),
             ((self.object, "--nonsense"), "attach: unknown option --nonsense; see gpuprobectl attach --help"),
             ((self.object, "-x"), "attach: unknown option -x; see gpuprobectl attach --help"),
             ((self.object, "--json", "-xh"), "attach: unknown option -x; see gpuprobectl attach --help"),
@@ -206,13 +212,14 @@ class Rest(Case):
         self.ctl("attach", self.object)
         self.ctl("attach", self.object, "--kernel=k\x1b[31m\u00e9", "--pid=7", "--comm=c d")
         lines = self.ctl("list").splitlines()
-        self.assertEqual(lines[0].split(), "ID OBJECT PROGRAM POINT ENGINE STATE MODULES PROCESSES OWNER FILTER SECTION KERNEL".split())
+        self.assertEqual(lines[0].split(), "ID OBJECT PROGRAM POINT ENGINE STATE MODULES CODE PROCESSES OWNER FILTER SECTION KERNEL".split())
         self.assertEqual(
-            lines[1].split(), ["1", "72", "cuda__count", "entry", "auto", "armed", "0", "0", str(os.getuid()), "-", "kprobe/vectorAdd", "vectorAdd"]
+            lines[1].split(), ["1", "72", "cuda__count", "entry", "auto", "armed", "0", "-", "0", str(os.getuid()), "-", "kprobe/vectorAdd", "vectorAdd"]
         )
         self.assertTrue(lines[2].endswith("  k?[31m\u00e9"), lines[2])
         self.assertIn("  pid=7 comm=c d  kprobe/vectorAdd  ", lines[2])
         self.assertEqual(lines[0].index("STATE"), lines[2].index("armed"))
+        self.assertEqual(lines[0].index("CODE"), lines[2].index("recompiled"))
         output = self.json("list")
         self.assertEqual([attachment["id"] for attachment in output["attachments"]], [1, 2])
         self.assertEqual(output["attachments"][1]["kernel"], "k\x1b[31m\u00e9")
@@ -251,7 +258,7 @@ class Rest(Case):
     def test_why(self):
         self.assertEqual(
             self.ctl("why"),
-            "2023-11-14 22:13:20  77 vec_add  probed (sass)  vectorAdd(float*, float*): no PTX for sm_90 in this image\n"
+            "2023-11-14 22:13:20  77 vec_add  probed (sanitizer)  vectorAdd(float*, float*): no PTX for sm_90 in this image\n"
             "2023-11-14 22:13:20  78 py?[31mthon  not-probed  no PTX for sm_90 in this image: SASS only\n",
         )
         self.assertEqual(len(self.ctl("why", "--pid", "78").splitlines()), 1)
@@ -412,7 +419,7 @@ class Rest(Case):
             )
         self.ctl("attach", "--spaces=a,,b", self.object, status=USAGE, stderr="--spaces: a name is missing before a comma; see gpuprobectl attach --help")
         self.ctl("attach", "--spaces=", self.object, status=USAGE, stderr="--spaces: the list is empty; see gpuprobectl attach --help")
-        for engine in "auto", "ptx", "sass":
+        for engine in "auto", "ptx", "sanitizer", "sass":
             self.assertEqual(asked("--engine", engine), {"engine": engine})
         for engine in "both", "", "PTX":
             self.ctl(
@@ -421,7 +428,7 @@ class Rest(Case):
                 engine,
                 self.object,
                 status=USAGE,
-                stderr=f"--engine: {engine} is none of auto, ptx and sass; see gpuprobectl attach --help",
+                stderr=f"--engine: {engine} is none of auto, ptx and sanitizer; see gpuprobectl attach --help",
             )
         self.ctl("attach", "--threads=0", self.object, status=USAGE, stderr="--threads: 0 is not a number from 1 up; see gpuprobectl attach --help")
 
@@ -456,7 +463,7 @@ class Rest(Case):
                 "local memory of a thread: 16 bytes",
                 "maps: a, b",
                 "ptx engine: yes",
-                "sass engine: yes",
+                "sanitizer engine: yes",
             ],
         )
         self.assertEqual(
@@ -471,10 +478,10 @@ class Rest(Case):
                 "local memory of a thread: 0 bytes",
                 "maps: none",
                 "ptx engine: no: it has no such point",
-                "sass engine: yes",
+                "sanitizer engine: yes",
             ],
         )
-        self.assertTrue(self.ctl("program", "show", "ptx").endswith("\nptx engine: yes\nsass engine: no: it reads params of its context\n"))
+        self.assertTrue(self.ctl("program", "show", "ptx").endswith("\nptx engine: yes\nsanitizer engine: no: it reads params of its context\n"))
         programs = self.json("program", "show", "1")["programs"]
         self.assertEqual([(p["attachment"]["id"], p["patches"][0]["registers"]) for p in programs], [(1, 24)])
         self.ctl("program", "show", "none", status=NOT_FOUND, stderr="there is no program none on the GPU; gpuprobectl list shows what is attached")
@@ -590,7 +597,7 @@ class Rest(Case):
         self.assertEqual(complete("gpuprobectl", "attach", "--spaces", "g"), {"global", "generic"})
         self.assertEqual(complete("gpuprobectl", "kernel", "s"), {"show"})
         self.assertEqual(complete("gpuprobectl", "program", "show", "c"), {"cuda__count"})
-        self.assertEqual(complete("gpuprobectl", "attach", "--engine", "=", ""), {"auto", "ptx", "sass"})
+        self.assertEqual(complete("gpuprobectl", "attach", "--engine", "=", ""), {"auto", "ptx", "sanitizer"})
         self.assertEqual(complete("gpuprobectl", "kernel", "show", "0"), {"00000000000000ab", "00000000000000cd"})
         self.assertEqual(complete("gpuprobectl", "attach", "pro"), {"prog.o"})
         self.assertEqual(complete("gpuprobectl", "attach", "--uid", "=", "roo"), {"root"})
@@ -716,6 +723,71 @@ class Map(Case):
         self.assertEqual(self.json("map", "dump", "--raw", "counter")["entries"], [{"key": "00000000", "value": "f" * 16}])
         self.assertEqual(self.ctl("map", "dump", "empty"), "")
         self.assertEqual(self.json("map", "dump", "empty")["entries"], [])
+
+    def test_top(self):
+        self.assertEqual(self.ctl("map", "dump", "--top=3", "large"), "99997: 199994\n99998: 199996\n99999: 199998\n")
+        self.assertEqual(self.ctl("map", "dump", "--top=1", "percpu"), "0: 1, -2, 3\n")  # the sum of the SMs
+        self.assertEqual(self.ctl("map", "dump", "--top=9", "pairs"), "{.x = 8, .y = RED}: 1\n{.x = 7, .y = GREEN}: 1, -2, 3\n")
+        self.assertEqual(self.ctl("map", "dump", "--top=1", "threads"), "[1] thread 0: 9\n")
+        self.assertIn("0: {.a = 1,", self.ctl("map", "dump", "--top=1", "struct"))  # its first number
+        self.assertEqual(self.ctl("map", "dump", "--top=1", "empty"), "")
+        self.assertEqual(self.json("map", "dump", "--top=2", "large")["entries"], [{"key": key, "value": 2 * key} for key in (99998, 99999)])
+        self.assertEqual(len(self.json("map", "dump", "--top=2", "--pretty", "large")["entries"]), 2)
+
+    def test_histogram(self):
+        def bar(bounds, n, most):
+            return f"{bounds:16} {n:8} |{'@' * (52 * n // most):52}|\n"
+
+        self.assertEqual(self.ctl("map", "dump", "--hist", "percpu"), bar("[0, 2)", 2, 2) + bar("[2, 4)", 1, 2))
+        self.assertEqual(self.ctl("map", "dump", "--hist", "threads"), bar("[0, 2)", 1, 9) + bar("[2, 4)", 9, 9))
+        pairs = "{.y = RED}:\n" + bar("[256, 512)", 1, 1) + "\n{.y = GREEN}:\n" + bar("[128, 256)", 2, 2)
+        self.assertEqual(self.ctl("map", "dump", "--hist", "pairs"), pairs)
+        self.assertEqual(self.ctl("map", "dump", "--hist=x", "pairs"), pairs)
+        self.assertEqual(self.ctl("map", "dump", "--hist", "struct"), "0:\n" + bar("[0, 2)", 7, 8) + bar("[2, 4)", 8, 8))  # its array; empty ones are left out
+        self.assertEqual(self.ctl("map", "dump", "--hist", "empty"), "")
+        for option in "--json", "--pretty":
+            output = self.json(option, "map", "dump", "--hist", "pairs")
+            self.assertEqual(output["map"]["name"], "pairs")
+            self.assertEqual(
+                output["histograms"],
+                [{"key": {"y": "RED"}, "buckets": [{"min": 256, "count": 1}]}, {"key": {"y": "GREEN"}, "buckets": [{"min": 128, "count": 2}]}],
+            )
+        self.assertEqual(self.json("map", "dump", "--hist", "percpu")["histograms"], [{"buckets": [{"min": 0, "count": 2}, {"min": 2, "count": 1}]}])
+        for arguments, text in (
+            (("--hist=y", "pairs"), "--hist: the key has no number y"),
+            (("--hist=x", "percpu"), "--hist: the key has no number x"),
+            (("--hist", "plain"), "--hist: the values are no numbers, and no arrays of numbers"),
+            (("--hist", ".bss"), "--hist: the values are no numbers, and no arrays of numbers"),
+            (("--hist", "large"), "--hist: a key has the bucket 64, but a histogram in powers of two has those from 0 to 63"),
+        ):
+            for option in (), ("--json",):
+                self.assertEqual(self.ctl("map", "dump", *option, *arguments, status=ERROR, stderr=text), "")
+        see = "; see gpuprobectl map dump --help"
+        for arguments, text in (
+            (("--top=2", "--hist"), "map dump takes --hist or --top, not both"),
+            (("--raw", "--hist"), "map dump takes --hist or --raw, not both"),
+            (("--top=1", "--per-process"), "map dump takes --top or --per-process, not both"),
+            (("--top=0",), "--top: 0 is not a number from 1 up"),
+            (("--watch=x",), "--watch: x is not a number from 1 up"),
+            (("--watch=86401",), "--watch: at most a day, 86400 seconds"),
+        ):
+            self.ctl("map", "dump", *arguments, "counter", status=USAGE, stderr=text + see)
+
+    def test_watch(self):
+        for option, end in ((), "\n"), (("--json",), ""):
+            process = subprocess.Popen([CTL, "--socket", self.socket, "map", "dump", *option, "--watch", "threads"], stdout=subprocess.PIPE, text=True)
+            for number in range(2):
+                if number:
+                    self.assertEqual(end and process.stdout.readline(), end)
+                line = process.stdout.readline()
+                if option:
+                    self.assertEqual(len(json.loads(line)["entries"]), 2)
+                else:
+                    self.assertEqual(line + process.stdout.readline(), "[0] thread 5: 1\n[1] thread 0: 9\n")
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=60)
+            self.assertEqual(process.returncode, OK)
+        self.ctl("map", "dump", "--watch", "none", status=NOT_FOUND, stderr="there is no map none; gpuprobectl map list shows them")
 
     def test_per_process(self):
         self.assertEqual(self.ctl("map", "dump", "--per-process", "counter"), "process 77:\n  0: 5\nprocess 78:\n  0: 6\n")

@@ -57,7 +57,7 @@ def module(texts, sm, pasted=False):
 
 
 def compile(ptxas, sm, text):
-    """Compiles for the SASS engine: (what ptxas says against it or '', {function: (stack, spill stores, spill loads) in bytes}, registers)."""
+    """Compiles for the sanitizer engine: (what ptxas says against it or '', {function: (stack, spill stores, spill loads) in bytes}, registers)."""
     with tempfile.NamedTemporaryFile("w", suffix=".ptx") as source, tempfile.NamedTemporaryFile(suffix=".cubin") as cubin:
         source.write(text)
         source.flush()

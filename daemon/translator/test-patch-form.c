@@ -193,7 +193,7 @@ static void test_direct(void **state) {
 	const char *patch = result.programs[0].patch, *guard = strstr(patch, "setp");
 
 	assert_int_equal(loads(patch, 8), 1);
-	assert_true(guard && guard < strstr(patch, "ld.global.u32"));
+	assert_true(guard && guard < strstr(patch, "ld.relaxed.cta.global.b32"));
 	translate_result_deinit(&result);
 }
 
@@ -209,7 +209,7 @@ static void test_exit(void **state) {
 		const char *reason;
 	} cases[] = {
 		{ leaves, COUNT(leaves),
-		  "bpf_cuda_exit ends a thread, which the SASS engine cannot" },
+		  "bpf_cuda_exit ends a thread, which the sanitizer engine cannot" },
 		{ nowhere, COUNT(nowhere), "it uses an address that is none, which ends a thread" },
 	};
 	struct translate_result result;

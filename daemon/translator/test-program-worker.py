@@ -122,7 +122,7 @@ def check_patches(worker, read):
     program = reply["programs"][0]
     assert reply["status"] == "compiled" and "exit;" in text and patch == "", reply
     assert (program["patch_size"], program["patch_maps"]) == (0, 0), reply
-    assert program["patch_reason"] == "bpf_cuda_exit ends a thread, which the SASS engine cannot", reply
+    assert program["patch_reason"] == "bpf_cuda_exit ends a thread, which the sanitizer engine cannot", reply
 
     linked, blob = link(worker, read("counter"))
     for lie in (99, -1, "x", None):
@@ -179,6 +179,7 @@ def main(path, folder, ptxas=None):
         ("calls", 2),
         ("globals", 1),
         ("helpers", 1),
+        ("numbers", 2),
         ("gpu-array", 1),
         ("percpu", 1),
         ("hash-ring", 1),

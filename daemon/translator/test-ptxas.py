@@ -4,7 +4,7 @@
 
 Of the counter: no stack, no spills, and not one register more than the kernel needs by itself; called, and with the function's body pasted into the
 kernel (what a pass may do: the body is one block with one `ret;`, and results and labels are its own). The patch forms of all these for the
-SASS engine, too: the counter's has no stack and no spills although a patch has only the registers that a function may change.
+sanitizer engine, too: the counter's has no stack and no spills although a patch has only the registers that a function may change.
 """
 
 import os
@@ -89,7 +89,7 @@ def translated(bpf_run, code, maps, context, *options):
 
 
 def patch_form(text, symbol):
-    """A program for the SASS engine, of its module."""
+    """A program for the sanitizer engine, of its module."""
     return text[text.index(".address_size 64\n") + 17 : text.index(".visible .entry")].replace("__gpuprobe_run", symbol)
 
 
@@ -139,7 +139,7 @@ def check_cases(ptxas, bpf_run, cases):
 
 
 def check_patches(ptxas, bpf_run, cases):
-    """The same for the SASS engine, many in a module. What the CUDA compiler does not take."""
+    """The same for the sanitizer engine, many in a module. What the CUDA compiler does not take."""
     texts = translate_all(bpf_run, [case for case in cases if not case.exits()], "--patch")
     forms = [patch_form(text, "__gpuprobe_o%d" % i) for i, text in enumerate(texts)]
     failed, spills, registers = 0, [], []

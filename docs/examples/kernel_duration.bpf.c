@@ -6,8 +6,8 @@
  * The first thread of each block does all the work. At the entry the first of them to come notes
  * the time; at the return the last of the grid counts the launch. All launches are counted. A
  * launch is known by its name (ctx->launch), so those that run at the same time do not disturb each
- * other. Where it has none, as on the SASS engine, of launches of one kernel and grid that run at
- * the same time (in several streams) the first counts the time since the first began, the others
+ * other. Where it has none, as on the sanitizer engine, of launches of one kernel and grid that run
+ * at the same time (in several streams) the first counts the time since the first began, the others
  * that since the one before them ended.
  */
 #include "gpuprobe.bpf.h"

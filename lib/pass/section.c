@@ -186,11 +186,11 @@ bool section_prefixed(const struct section *section, const char *text) {
 
 const char *section_needs_ptx(const struct section *section) {
 	if (section->point == POINT_LINE)
-		return "source lines are points of PTX: the SASS engine has none";
+		return "source lines are points of PTX: the sanitizer engine has none";
 	if (section->point == POINT_BLOCK)
-		return "basic blocks are points of PTX: the SASS engine has none";
+		return "basic blocks are points of PTX: the sanitizer engine has none";
 	if (section->device_function)
-		return "device functions are functions of PTX: the SASS engine sees kernels";
+		return "device functions are functions of PTX: the sanitizer engine sees kernels";
 	if (strcmp(section->kernel, SECTION_DIRECTLY_RUN) == 0)
 		return "__directly_run is launched from PTX";
 	return NULL;

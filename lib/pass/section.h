@@ -52,7 +52,7 @@ const struct point *section_point(const struct section *section);
 #define SECTION_PREFIX "cuda_"
 bool section_prefixed(const struct section *section, const char *text);
 
-/* Why the SASS engine cannot have a program there: one line, constant; NULL: it can. And what only
- * it can have. */
+/* Why the sanitizer engine cannot have a program there: one line, constant; NULL: it can. And what
+ * only it can have. */
 const char *section_needs_ptx(const struct section *section);
 bool section_needs_sass(const struct section *section);

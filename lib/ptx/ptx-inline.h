@@ -32,14 +32,25 @@ enum {
 	"\tor.b32 %gpuprobe_lanes, %gpuprobe_lanes, %gpuprobe_lane;\n"
 #define PTX_LANES_END "\tbar.warp.sync %gpuprobe_lanes;\n"
 
+/*
+ * A load of a map's value that is done once, in programs for sm_52 to sm_62: all targets have it.
+ * With .b64 and the like, which LLVM does not print. From sm_70 on there is one that the L1 cache
+ * serves.
+ */
+#define PTX_LOAD_VOLATILE "ld.volatile.global"
+#define PTX_LOAD_RELAXED "ld.relaxed.cta.global"
+
 /* Whether a function of the module has a loop, or may have one. */
 bool ptx_inline_has_loop(const struct ptx_module *module);
 
 /*
- * Writes the body of a function with 8-byte parameters and one result. Parameter n is replaced by
- * arguments[n] (a register or a number), the result is dropped, labels get `suffix` appended. On
+ * Writes the body of a function with 8-byte parameters and one result, of 8 bytes and result_count
+ * words more. Parameter n is replaced by arguments[n] (a register or a number), the result is
+ * dropped but for word n behind the first 8 bytes, which goes to the register results[n]. A word
+ * may be written before a parameter is read: arguments are other registers. Labels get `suffix`
+ * appended. On
  * PTX_INLINE_E_CANNOT what was written so far is of no use. Returns as the enum says, or -ENOMEM.
  */
 int ptx_inline_write(FILE *stream, const struct ptx_module *module,
 		     const struct ptx_function *function, const char *const *arguments,
-		     const char *suffix);
+		     const char *const *results, size_t result_count, const char *suffix);

@@ -2,7 +2,7 @@
 
 /*
  * The lock between launches and patching (gate.h). It keeps a list of records, one for each thread
- * of the application that launches. Used only with the SASS engine.
+ * of the application that launches. Used only with the sanitizer engine.
  */
 
 #include "gate.h"

@@ -2,10 +2,11 @@
 #pragma once
 
 /*
- * The gate: a lock between launches and patching, in a process with the SASS engine. While modules
- * are patched or unpatched, no launch is on its way. (Launching a module during its patching makes
- * the GPU fault.) Launches are frequent, so each thread has a record of its own, and only that
- * thread writes it. Closing the gate makes all threads see that (membarrier) and waits for them.
+ * The gate: a lock between launches and patching, in a process with the sanitizer engine. While
+ * modules are patched or unpatched, no launch is on its way. (Launching a module during its
+ * patching makes the GPU fault.) Launches are frequent, so each thread has a record of its own, and
+ * only that thread writes it. Closing the gate makes all threads see that (membarrier) and waits
+ * for them.
  */
 
 #include <stdbool.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Finds and loads a library of NVIDIA's toolkit for the SASS engine or for CUPTI (toolkit.h). It
- * looks beside the toolkit that the process has loaded (installed, or in wheels of Python); then
+ * Finds and loads a library of NVIDIA's toolkit for the sanitizer engine or for CUPTI (toolkit.h).
+ * It looks beside the toolkit that the process has loaded (installed, or in wheels of Python); then
  * where $CUDA_HOME and $CUDA_PATH say; then where packages install it, the newest first; then where
  * the loader looks. The environment is the application's, so it is read by secure_getenv().
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Finds NVIDIA's libraries for tools: the patching library for the SASS engine, and CUPTI. */
+/* Finds NVIDIA's libraries for tools: the patching library for the sanitizer engine, and CUPTI. */
 
 #include <stddef.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Loads the SASS engine, libgpuprobe-sass.so, if a daemon wants it (sass-start.h). Happens at most
- * once in a process, before its first cuInit().
+ * Loads the sanitizer engine, libgpuprobe-sass.so, if a daemon wants it (sass-start.h). Happens at
+ * most once in a process, before its first cuInit().
  */
 
 #include "sass-start.h"
@@ -26,11 +26,12 @@ static const char *load_engine(const struct sass_engine **engine) {
 		*engine = table;
 		return NULL;
 	case BESIDE_NO_PLACE:
-		return "the SASS engine is not found: the shim does not know where it lies";
+		return "the sanitizer engine is not found: the shim does not know where it lies";
 	case BESIDE_MISSING:
-		return "the SASS engine cannot be loaded: no " SASS_LIBRARY " beside the shim";
+		return "the sanitizer engine cannot be loaded: no " SASS_LIBRARY " beside the shim";
 	default:
-		return "the SASS engine cannot be used: " SASS_LIBRARY " is of another version";
+		return "the sanitizer engine cannot be used: " SASS_LIBRARY
+		       " is of another version";
 	}
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* The SASS engine in this process: libgpuprobe-sass.so beside the shim, if a daemon wants it. */
+/* The sanitizer engine in this process: libgpuprobe-sass.so beside the shim, if a daemon wants it.
+ */
 
 #include <stdbool.h>
 

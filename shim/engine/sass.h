@@ -3,8 +3,8 @@
 
 /*
  * Between libgpuprobe-shim.so and libgpuprobe-sass.so, which lies beside it and which it loads in
- * CUDA processes where the SASS engine is wanted: before cuInit() reaches the driver. What is in
- * libgpuprobe-sass.so knows NVIDIA's patching library (libsanitizer-public.so) and nothing of
+ * CUDA processes where the sanitizer engine is wanted: before cuInit() reaches the driver. What is
+ * in libgpuprobe-sass.so knows NVIDIA's patching library (libsanitizer-public.so) and nothing of
  * daemons; which kernels are patched, and with what, is the shim's.
  */
 

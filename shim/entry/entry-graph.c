@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Wrappers of the driver's functions for executable CUDA graphs. With the SASS engine the work is
- * in graph.c, with twins in graph-twin.c; without either only launches do anything. What changes
+ * Wrappers of the driver's functions for executable CUDA graphs. With the sanitizer engine the work
+ * is in graph.c, with twins in graph-twin.c; without either only launches do anything. What changes
  * the graphs that these are made from is in entry-source.c.
  */
 
@@ -17,7 +17,7 @@
 #include "shim/graph/graph-twin.h"
 #include "shim/patch/patching.h"
 
-/* A process without the SASS engine is done here; with it, patches are brought up to date. */
+/* A process without the sanitizer engine is done here; with it, patches are brought up to date. */
 #define BEGIN(name, arguments)                                       \
 	do {                                                         \
 		if (__builtin_expect(!(arm_work() & ARM_ENGINE), 1)) \

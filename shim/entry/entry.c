@@ -28,7 +28,7 @@
 #include "shim/trace/trace-event.h"
 #include "shim/trace/tracing.h"
 
-/* ---- the beginning: the last moment for the SASS engine to come into the process -------- */
+/* ---- the beginning: the last moment for the sanitizer engine to come into the process -------- */
 
 WRAP(cuInit, unsigned flags) {
 	driver_result result;
@@ -118,11 +118,10 @@ static inline driver_handle add_block(struct launch_frame *frame, const struct l
 	add_block(&frame_, &form_, function, own_, stream_name(stream, #name), &parameters, extra)
 
 /*
- * In a process with the SASS engine, or with modules that may get twins, a launch passes the gate,
- * when patches and twins are as they should be. A twin that cannot be launched leaves it to the
- * application's own kernel.
- * Without any work it is a jump, which has nothing to save: what is more is in a function of its
- * own.
+ * In a process with the sanitizer engine, or with modules that may get twins, a launch passes the
+ * gate, when patches and twins are as they should be. A twin that cannot be launched leaves it to
+ * the application's own kernel. Without any work it is a jump, which has nothing to save: what is
+ * more is in a function of its own.
  */
 #define LAUNCH(name, SHAPE, EXTRA, arguments, ...)                                           \
 	static driver_result work_##name(__VA_ARGS__);                                       \

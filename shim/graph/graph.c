@@ -2,7 +2,7 @@
 
 /*
  * Launches CUDA graphs with the patches that hold now (graph.h), and keeps clones of them for that.
- * Used only with the SASS engine.
+ * Used only with the sanitizer engine.
  *
  * Patches have a number that changes with them; 0: nothing is patched. A graph that was
  * instantiated under the number of now is launched as it is, and so is one that was instantiated

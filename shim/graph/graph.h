@@ -2,10 +2,10 @@
 #pragma once
 
 /*
- * CUDA graphs in a process with the SASS engine. An executable graph keeps the machine code that
- * its kernels had when it was instantiated: bare, or with patches. Code with patches is gone when
- * its module is patched anew or unpatched, and a launch of it makes the GPU fault. So we keep a
- * clone of every graph that is instantiated, and while patches are others than they were, our own
+ * CUDA graphs in a process with the sanitizer engine. An executable graph keeps the machine code
+ * that its kernels had when it was instantiated: bare, or with patches. Code with patches is gone
+ * when its module is patched anew or unpatched, and a launch of it makes the GPU fault. So we keep
+ * a clone of every graph that is instantiated, and while patches are others than they were, our own
  * instance of the clone is launched in place of the application's.
  *
  * Where that cannot be (a graph that allocates memory cannot be cloned) the graph is *fixed*: it is

@@ -52,7 +52,7 @@ enum interest_change {
 enum interest_change interest_look_again(const struct interest *found, struct interest *now);
 
 /*
- * Should this process have the SASS engine? Then `sanitizer` is the page's. Not thread-safe.
+ * Should this process have the sanitizer engine? Then `sanitizer` is the page's. Not thread-safe.
  */
 bool interest_wants_sass(char sanitizer[INTEREST_SANITIZER_MAX]);
 

@@ -19,7 +19,7 @@ struct mirror_context;
  */
 extern unsigned arm_load_count __attribute__((visibility("hidden")));
 
-/* Set in arm_load_count while the SASS engine is in the process (patching.h). */
+/* Set in arm_load_count while the sanitizer engine is in the process (patching.h). */
 #define ARM_ENGINE 0x80000000u
 
 /* Set in arm_load_count once the process has a module that twins can be made of (twin.h). */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Keeps a list of the streams that are being captured (capture.h). The SASS engine puts patching
- * off while there are any.
+ * Keeps a list of the streams that are being captured (capture.h). The sanitizer engine puts
+ * patching off while there are any.
  */
 
 #include "capture.h"

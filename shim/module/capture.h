@@ -4,7 +4,7 @@
 /*
  * Captures of streams that are going on. What patching needs to know of the GPU would end a
  * capture, so it is put off until there is none; they begin inside of the gate, so that none begins
- * meanwhile. Needs the SASS engine.
+ * meanwhile. Needs the sanitizer engine.
  */
 
 #include <stdbool.h>

@@ -18,7 +18,8 @@ struct load;
 struct sass_engine;
 
 /*
- * Data of an instance that a module holds itself (load NULL: that patches of the SASS engine use).
+ * Data of an instance that a module holds itself (load NULL: that patches of the sanitizer engine
+ * use).
  */
 struct instance_region {
 	struct instance_region *next;

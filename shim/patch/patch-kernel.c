@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The table of library kernels that were not launched yet (patch-kernel.h), for the SASS engine.
+ * The table of library kernels that were not launched yet (patch-kernel.h), for the sanitizer
+ * engine.
  *
  * The table is read by launches without a lock: entries are added to chains and never taken off.
  * One whose kernel was launched is used again in its chain.

@@ -4,7 +4,7 @@
 /*
  * Kernels of libraries (CUkernel) that were not launched yet. The first launch of one may bring its
  * module into the context, from within the driver, where memory of the host cannot be registered
- * for rings and shared maps. Needs the SASS engine.
+ * for rings and shared maps. Needs the sanitizer engine.
  */
 
 #include <stdbool.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The list of the modules that the process has loaded, for the SASS engine (patch-module.h).
+ * The list of the modules that the process has loaded, for the sanitizer engine (patch-module.h).
  * Callbacks of the driver add to it and mark entries under a lock of its own.
  */
 

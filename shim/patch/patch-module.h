@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * The modules that the process has loaded, as the SASS engine reports them. Code within the driver
- * adds and marks them, under a lock of their own that is held across no call. Everything else here,
- * also freeing, needs the loader's lock.
+ * The modules that the process has loaded, as the sanitizer engine reports them. Code within the
+ * driver adds and marks them, under a lock of their own that is held across no call. Everything
+ * else here, also freeing, needs the loader's lock.
  */
 
 #include <stdbool.h>

@@ -402,7 +402,7 @@ enum patch_outcome patch_round_all(struct patch_round *round) {
 	drop_disarmed(round);
 	patch_say(round->plan ? round->plan->module_id : 0,
 		  outcome == PATCH_OUTCOME_BUSY
-			  ? "kernels ran on for too long: the SASS engine patches them later"
+			  ? "kernels ran on for too long: the sanitizer engine patches them later"
 			  : NULL,
 		  &said_busy);
 	say_graphs(round);

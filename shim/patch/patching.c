@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Decides when modules are patched and unpatched (patching.h), for the SASS engine.
+ * Decides when modules are patched and unpatched (patching.h), for the sanitizer engine.
  *
  * When: a launch that finds the interest page changed asks the daemon for a plan for all modules
  * that are loaded; a module that is loaded meanwhile is asked about and patched from within the

@@ -3,8 +3,8 @@
 
 /*
  * Patching: puts probes into the machine code of loaded kernels, and takes them out again, while
- * the process runs. Nothing here happens unless the SASS engine is in the process (ARM_ENGINE is
- * set in arm_load_count).
+ * the process runs. Nothing here happens unless the sanitizer engine is in the process (ARM_ENGINE
+ * is set in arm_load_count).
  */
 
 #include <stdbool.h>

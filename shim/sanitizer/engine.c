@@ -211,7 +211,7 @@ static const char *start(const char *path, const struct sass_events *wanted) {
 	sanitizer_result result;
 
 	if (started)
-		return "the SASS engine has been started in this process";
+		return "the sanitizer engine has been started in this process";
 	if (other) {
 		snprintf(line, sizeof(line), "another tool has the patching interface: %s", other);
 		return line;

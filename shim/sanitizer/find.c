@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Loads NVIDIA's patching library for the SASS engine (toolkit.c finds it), and sees whether
+ * Loads NVIDIA's patching library for the sanitizer engine (toolkit.c finds it), and sees whether
  * another tool of NVIDIA's is in the process.
  */
 

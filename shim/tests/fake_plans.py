@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The SASS engine's side of the fake daemon: a page that wants the engine, and plans for the kernels whose names match a pattern.
+"""The sanitizer engine's side of the fake daemon: a page that wants the engine, and plans for the kernels whose names match a pattern.
 
 The patch counts threads that enter, in the first word of its map; the two that follow are the kernel's number and the process."""
 
@@ -87,7 +87,7 @@ def make_plan(kernels, image, image_id=1, points=((ENTER, b"count_0"),)):
 
 class PlanDaemon(fake_daemon.FakeDaemon):
     """Steps of its scripts besides: "plan" and "plan-slot"; `edit` changes the bytes of a plan. kind: of the map's slot. ptx: there are twins, too, for a
-    process that has no SASS engine; they count in the same map."""
+    process that has no sanitizer engine; they count in the same map."""
 
     def __init__(self, name, sanitizer, attached=True, kernels="vectorAdd", kind=wire.REGION, rules=(rule(),), deadline_ms=2000, ptx=False, **more):
         self.ptx = ptx

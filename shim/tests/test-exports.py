@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the shim, or the SASS engine, exports and needs, against the committed lists; that an old glibc has all of it; and that it does nothing when
+"""What the shim, or the sanitizer engine, exports and needs, against the committed lists; that an old glibc has all of it; and that it does nothing when
 it is loaded (the shim: looks at the list of libraries once, arrival.c).
 
   test-exports.py LIBRARY EMPTY-LIBRARY NM READELF EXPORTS

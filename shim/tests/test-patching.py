@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels are patched and unpatched while the process runs: the shim, the SASS engine and the stand-in for NVIDIA's library on the CPU
+"""Kernels are patched and unpatched while the process runs: the shim, the sanitizer engine and the stand-in for NVIDIA's library on the CPU
 driver; plans that are right, wrong, late and missing."""
 
 import os

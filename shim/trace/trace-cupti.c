@@ -432,7 +432,8 @@ static const char *begin(const uint32_t *calls, uint32_t count, bool copies) {
 	if (used && used != getpid())
 		return "this process was forked by one that used CUPTI";
 	if (sass_claims_process())
-		return "the SASS engine is in this process, and NVIDIA's tools exclude each other";
+		return "the sanitizer engine is in this process, and NVIDIA's tools exclude each "
+		       "other";
 	if (now_wanted() == GIVEN_UP)
 		return "it is still being loaded and started for a trace before";
 	memcpy(wished_calls, calls, count * sizeof(*calls));

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A process that launches what a test tells it to (tests/targets/live_driver.c), under the shim and the SASS engine."""
+"""A process that launches what a test tells it to (tests/targets/live_driver.c), under the shim and the sanitizer engine."""
 
 import os
 import subprocess
@@ -34,9 +34,9 @@ def kernel_id(name):
 
 
 def sass_daemon(*options, kind=Daemon, **more):
-    """A daemon whose processes get the SASS engine (by default they do not), unless the options say otherwise."""
+    """A daemon whose processes get the sanitizer engine (by default they do not), unless the options say otherwise."""
     options = [
-        *([] if "--engine" in options else ["--engine", "sass"]),
+        *([] if "--engine" in options else ["--engine", "sanitizer"]),
         *(["--sanitizer", SANITIZER] if SANITIZER and "--sanitizer" not in options else []),
         *options,
     ]

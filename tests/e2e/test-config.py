@@ -203,12 +203,12 @@ def test_excluded_while_it_runs():
 
 
 def test_excluded_from_patches():
-    """The same on the SASS engine: the patches go; and a process that is excluded when it begins does not get the engine."""
+    """The same on the sanitizer engine: the patches go; and a process that is excluded when it begins does not get the engine."""
     if not os.path.exists(PTXCOMPILER):
         return
-    with Configured("", "--engine=sass", f"--sanitizer={SANITIZER}") as daemon:
+    with Configured("", "--engine=sanitizer", f"--sanitizer={SANITIZER}") as daemon:
         with Live(daemon) as live:
-            daemon.attach("--engine", "sass")
+            daemon.attach("--engine", "sanitizer")
             live.launch(3)
             equal(daemon.count_of(), 3 * THREADS)
             daemon.reload("exclude = comm=live_driver\n")

@@ -72,12 +72,12 @@ def test_conditional_graphs():
             check(adds // 2 < daemon.count_of() <= adds, f"PTX engine {how}", daemon.count_of(), adds)
             told = [o["reason"] for o in daemon.why("--kernel", "set") if o["outcome"] == "not-probed"]
             equal(told, ["no twin can be made: it calls cudaGraphSetConditional, which is outside of the module"], how)
-        with Daemon("--engine=sass", *SASS) as daemon:
+        with Daemon("--engine=sanitizer", *SASS) as daemon:
             probed(daemon, *command)
-            daemon.attach("--kernel", "*", "--engine=sass")
+            daemon.attach("--kernel", "*", "--engine=sanitizer")
             probed(daemon, *command)
-            equal(daemon.count_of(), adds if how == ("apart",) else 0, f"SASS engine {how}")
-            left = ("not-probed", "sass", "module with set: not patched, because kernels of it act on CUDA graphs (cudaGraphSetConditional or the like)")
+            equal(daemon.count_of(), adds if how == ("apart",) else 0, f"sanitizer engine {how}")
+            left = ("not-probed", "sanitizer", "module with set: not patched, because kernels of it act on CUDA graphs (cudaGraphSetConditional or the like)")
             for of in (), ("--kernel", "set"):  # of the whole module, and so of each kernel
                 equal([(o["outcome"], o["engine"], o["reason"]) for o in daemon.why(*of) if o["reason"].startswith("module with ")], [left], of)
 

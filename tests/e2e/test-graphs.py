@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """
-CUDA graphs and the SASS engine: what a graph launches is counted while something is attached and only then, whenever the graph was made, and the
+CUDA graphs and the sanitizer engine: what a graph launches is counted while something is attached and only then, whenever the graph was made, and the
 process goes on. On the CPU driver, where a graph whose patches are gone is as fatal as on a GPU, or with GPUPROBE_TEST_GPU=1 on a GPU.
 """
 
@@ -41,7 +41,7 @@ class Graph(Live):
 
 def attach_two(daemon):
     """A counter whose map outlives it: the attachment to detach, and that which keeps the map."""
-    ids = {a["program"]: a["id"] for a in daemon.json("attach", obj("two"), "--engine", "sass")["attachments"]}
+    ids = {a["program"]: a["id"] for a in daemon.json("attach", obj("two"), "--engine", "sanitizer")["attachments"]}
     return ids["cuda__count"], ids["cuda__keep"]
 
 
@@ -101,10 +101,10 @@ def test_one_after_the_other():
     with sass_daemon() as daemon, Graph(daemon) as live:
         live.capture()
         for _ in range(3):
-            (threads,) = daemon.attach("--engine", "sass", object=example("kernel_counter"))
+            (threads,) = daemon.attach("--engine", "sanitizer", object=example("kernel_counter"))
             live.replay(2)
             equal([(e["key"], e["value"]) for e in daemon.dump("threads")], [(shown_id("vectorAdd"), 2 * NODES * THREADS)])
-            (launches,) = daemon.json("attach", example("kernel_duration"), "--engine", "sass")["attachments"][:1]
+            (launches,) = daemon.json("attach", example("kernel_duration"), "--engine", "sanitizer")["attachments"][:1]
             live.replay(1)
             equal([e["value"] for e in daemon.dump("threads")], [3 * NODES * THREADS])
             equal(sum(e["value"] for e in daemon.dump("launches")), NODES)
@@ -119,9 +119,9 @@ def test_one_after_the_other():
 def test_detach_one_of_two():
     with sass_daemon() as daemon, Graph(daemon) as live:
         live.capture()
-        (first,) = daemon.attach("--engine", "sass")
+        (first,) = daemon.attach("--engine", "sanitizer")
         live.replay(1)
-        (second,) = daemon.attach("--engine", "sass")
+        (second,) = daemon.attach("--engine", "sanitizer")
         live.replay(1)
         equal(counts(daemon), [2 * NODES * THREADS, NODES * THREADS])
         detach(daemon, first)
@@ -167,7 +167,7 @@ def test_another_kernel():
     """A graph that was bare is updated to another kernel, whose patched code it has then."""
     with sass_daemon() as daemon, Graph(daemon) as live:
         live.capture()
-        ids = daemon.attach("--engine", "sass", "--kernel", "lines")
+        ids = daemon.attach("--engine", "sanitizer", "--kernel", "lines")
         live.replay(1)
         live.do(f"update 0 lines {NODES}")
         live.do("replay 2")
@@ -175,7 +175,7 @@ def test_another_kernel():
         equal(daemon.count_of(), 2 * NODES * THREADS)
         detach(daemon, *ids)
         live.do("replay 1")
-        daemon.attach("--engine", "sass", "--kernel", "lines")
+        daemon.attach("--engine", "sanitizer", "--kernel", "lines")
         live.do("replay 1")
         equal(daemon.count_of(), NODES * THREADS)
 
@@ -184,11 +184,11 @@ def test_another_kernel_in_ours():
     """Our bare instance of a graph is given patched code with the application's, and is not bare any more when that goes."""
     for replayed in False, True:
         with sass_daemon() as daemon, Graph(daemon) as live:
-            ids = daemon.attach("--engine", "sass")
+            ids = daemon.attach("--engine", "sanitizer")
             live.capture()
             detach(daemon, *ids)
             live.replay(1)
-            ids = daemon.attach("--engine", "sass", "--kernel", "lines")
+            ids = daemon.attach("--engine", "sanitizer", "--kernel", "lines")
             live.launch(1)
             live.do(f"update 0 lines {NODES}")
             live.note("lines", NODES)
@@ -205,7 +205,7 @@ def test_beside_one_that_is_meant():
     """A kernel that a graph had before it was patched, and that no attachment means."""
     with sass_daemon() as daemon, Graph(daemon) as live:
         live.capture()
-        daemon.attach("--engine", "sass", "--kernel", "lines")
+        daemon.attach("--engine", "sanitizer", "--kernel", "lines")
         live.replay(1)
         live.launch(2)
         live.launch(1, "lines")
@@ -218,7 +218,7 @@ def test_nodes_left_out():
         live.capture()
         live.do("disable 1")
         live.replay(1, NODES - 1)
-        daemon.attach("--engine", "sass")
+        daemon.attach("--engine", "sanitizer")
         live.replay(1, NODES - 1)
         equal(daemon.count_of(), (NODES - 1) * THREADS)
         live.do("disable 0")
@@ -231,7 +231,7 @@ def test_nodes_left_out():
 def attach_one_after_the_other(daemon, live, replay):
     """Another program, so that code of a graph that was made while attached is gone."""
     detach(daemon, *[a["id"] for a in daemon.attachments()])
-    daemon.attach("--engine", "sass", object=example("kernel_counter"))
+    daemon.attach("--engine", "sanitizer", object=example("kernel_counter"))
     if replay:
         replay()
 
@@ -244,7 +244,7 @@ def test_left_out_and_updated():
     """A node that is left out stays so when the graph is updated from another."""
     for replayed in True, False:
         with sass_daemon() as daemon, Graph(daemon) as live:
-            daemon.attach("--engine", "sass")
+            daemon.attach("--engine", "sanitizer")
             live.capture()
             live.do("disable 1")
             live.replay(1, NODES - 1)
@@ -266,7 +266,7 @@ def test_updated_and_nodes():
     """Nodes that calls name are those of the graph that was instantiated, also after an update from another."""
     for replayed in True, False:
         with sass_daemon() as daemon, Graph(daemon) as live:
-            daemon.attach("--engine", "sass")
+            daemon.attach("--engine", "sanitizer")
             live.capture()
             live.replay(1)
             attach_one_after_the_other(daemon, live, replayed and (lambda: live.replay(1)))
@@ -282,7 +282,7 @@ def test_updated_and_nodes():
             equal(threads_of(daemon), NODES * (8 * replayed + 2) * 64 + (NODES - 1) * 3 * 64)
             detach(daemon, *[a["id"] for a in daemon.attachments()])
             live.replay(1, NODES - 1, blocks=3)
-            daemon.attach("--engine", "sass")
+            daemon.attach("--engine", "sanitizer")
             live.replay(1, NODES - 1, blocks=3)
             equal(daemon.count_of(), (NODES - 1) * 3 * 64)
             equal(of_graphs(daemon), [])
@@ -295,7 +295,7 @@ def test_updated_before():
         live.replay(1)
         live.do(f"update 0 vectorAdd {NODES}")
         live.do("resize 2")
-        daemon.attach("--engine", "sass")
+        daemon.attach("--engine", "sanitizer")
         live.replay(1, blocks=2)
         equal(daemon.count_of(), NODES * 2 * 64)
         equal(of_graphs(daemon), [])
@@ -314,7 +314,7 @@ def test_other_order():
         replay(1 + 3 + 4)
         live.do("diamond 0 vectorAdd 1")
         replay(1 + 3 + 4)
-        daemon.attach("--engine", "sass")
+        daemon.attach("--engine", "sanitizer")
         replay(1 + 3 + 4)
         live.do("widen 2")
         replay(1 + 8 + 4)
@@ -328,7 +328,7 @@ def test_other_order():
 
 def test_graph_in_a_node():
     with sass_daemon() as daemon, Graph(daemon) as live:
-        daemon.attach("--engine", "sass")
+        daemon.attach("--engine", "sanitizer")
         live.do(f"nest 0 vectorAdd {NODES}")
         live.replay(1)
         attach_one_after_the_other(daemon, live, None)
@@ -339,7 +339,7 @@ def test_graph_in_a_node():
         equal(threads_of(daemon), NODES * 2 * 64)
         detach(daemon, *[a["id"] for a in daemon.attachments()])
         live.replay(1, blocks=2)
-        daemon.attach("--engine", "sass")
+        daemon.attach("--engine", "sanitizer")
         live.replay(1, blocks=2)
         equal(daemon.count_of(), NODES * 2 * 64)
         equal(of_graphs(daemon), [])
@@ -351,7 +351,7 @@ def test_node_in_a_node():
     with sass_daemon() as daemon, Graph(daemon) as live:
         live.do(f"nest 0 vectorAdd {NODES}")
         live.do("inner 1")
-        daemon.attach("--engine", "sass")
+        daemon.attach("--engine", "sanitizer")
         live.do("replay 1")
         equal(daemon.count_of(), (1 + (NODES - 1) * BLOCKS) * 64)
         live.note("vectorAdd", NODES - 1 + 1 / BLOCKS)
@@ -367,14 +367,14 @@ def test_another_kernel_in_the_last_of_ours():
     if GPU:
         return  # as test_node_in_a_node()
     with sass_daemon() as daemon, Graph(daemon) as live:
-        ids = daemon.attach("--engine", "sass")
+        ids = daemon.attach("--engine", "sanitizer")
         live.do(f"nest 0 vectorAdd {NODES}")
         detach(daemon, *ids)
         live.replay(1)
         live.do(f"renest 0 vectorAdd {NODES}")
         live.do(f"inner {BLOCKS}")
         live.replay(1)
-        ids = daemon.attach("--engine", "sass")
+        ids = daemon.attach("--engine", "sanitizer")
         live.launch(1)
         equal(daemon.count_of(), THREADS)
         live.do(f"renest 0 lines {NODES}")
@@ -394,7 +394,7 @@ def test_no_memory():
     for clones, label in (1, "bare"), (1, "probed"), (2, "ours"):
         with sass_daemon() as daemon, Graph(daemon, GPUPROBE_SIM_CLONES=str(clones)) as live:
             if label != "bare":
-                daemon.attach("--engine", "sass")
+                daemon.attach("--engine", "sanitizer")
             live.capture()
             live.replay(1)
             if label == "ours":
@@ -404,7 +404,7 @@ def test_no_memory():
             live.do("disable 0")
             live.replay(1, NODES - 1)
             if label == "bare":
-                daemon.attach("--engine", "sass")
+                daemon.attach("--engine", "sanitizer")
                 live.replay(2, NODES - 1)
                 live.replay(1, NODES - 1)
                 equal(daemon.count_of(), 0)
@@ -413,7 +413,7 @@ def test_no_memory():
             detach(daemon, *[a["id"] for a in daemon.attachments()])
             live.replay(2, NODES - 1)
             check("keeps kernel patches: it was changed" in of_graphs(daemon)[0], daemon.why())
-            daemon.attach("--engine", "sass", object=example("kernel_duration"))
+            daemon.attach("--engine", "sanitizer", object=example("kernel_duration"))
             live.replay(1, NODES - 1)
             live.do("forget 0")
             live.launch(1)
@@ -427,7 +427,7 @@ def test_no_instance():
     for instances in 1, 2:
         with sass_daemon() as daemon, Graph(daemon, GPUPROBE_SIM_INSTANCES=str(instances)) as live:
             live.capture()
-            ids = daemon.attach("--engine", "sass")
+            ids = daemon.attach("--engine", "sanitizer")
             live.replay(2)
             equal(daemon.count_of(), (instances - 1) * 2 * NODES * THREADS)
             live.launch(1)
@@ -437,7 +437,7 @@ def test_no_instance():
             )
             detach(daemon, *ids)
             live.replay(2)
-            daemon.attach("--engine", "sass", object=example("kernel_counter"))
+            daemon.attach("--engine", "sanitizer", object=example("kernel_counter"))
             live.do(f"update 0 vectorAdd {NODES}")
             live.replay(2)
             live.do("resize 2")
@@ -449,7 +449,7 @@ def test_destroyed():
         for made_before in True, False:
             if made_before:
                 live.capture()
-            ids = daemon.attach("--engine", "sass")
+            ids = daemon.attach("--engine", "sanitizer")
             if not made_before:
                 live.capture()
             live.replay(1)
@@ -465,7 +465,7 @@ def test_threads():
     """One graph, launched by two threads; at last while it is attached and detached."""
     with sass_daemon() as daemon, Graph(daemon) as live:
         live.capture()
-        ids = daemon.attach("--engine", "sass")
+        ids = daemon.attach("--engine", "sanitizer")
         live.replay(10, threads=2)
         equal(daemon.count_of(), 2 * 10 * NODES * THREADS)
         detach(daemon, *ids)
@@ -484,7 +484,7 @@ def test_threads():
         numbers = counts(daemon)
         check(len(numbers) == len(kept) and all(number % THREADS == 0 for number in numbers), numbers)
         detach(daemon, *kept)
-        daemon.attach("--engine", "sass")
+        daemon.attach("--engine", "sanitizer")
         live.replay(1)
         equal(daemon.count_of(), NODES * THREADS)
 
@@ -497,7 +497,7 @@ def test_cycles():
 
         def cycles(number):
             for _ in range(number):
-                ids = daemon.attach("--engine", "sass")
+                ids = daemon.attach("--engine", "sanitizer")
                 live.replay(1, nodes)
                 equal(daemon.count_of(), nodes * THREADS)
                 detach(daemon, *ids)
@@ -514,7 +514,7 @@ def test_changed_all_the_time():
     with sass_daemon() as daemon, Graph(daemon) as live:
         live.capture(20)
         live.do("update 0 vectorAdd 20")
-        daemon.attach("--engine", "sass")
+        daemon.attach("--engine", "sanitizer")
         live.replay(1, nodes=20)
         for cycle in range(300):
             live.do("update 0 vectorAdd 20")
@@ -537,7 +537,7 @@ def test_cannot_be_cloned():
 def cannot_be_cloned(why_not):
     with sass_daemon() as daemon, Graph(daemon, **why_not) as live:
         live.capture()
-        ids = daemon.attach("--engine", "sass")
+        ids = daemon.attach("--engine", "sanitizer")
         live.replay(1)
         equal(daemon.count_of(), 0, "made before")
         check(all("launched without probes" in reason for reason in of_graphs(daemon)) and of_graphs(daemon), daemon.why())
@@ -547,7 +547,7 @@ def cannot_be_cloned(why_not):
         detach(daemon, *ids)
         live.replay(2)
         check("a CUDA graph keeps kernel patches" in of_graphs(daemon)[0], daemon.why())
-        daemon.attach("--engine", "sass", object=example("kernel_counter"))
+        daemon.attach("--engine", "sanitizer", object=example("kernel_counter"))
         live.replay(1)
         equal(daemon.dump("threads"), [], "its patches are of another program")
         live.do("forget 0")
@@ -566,11 +566,11 @@ def test_kept_patches():
         return
     with sass_daemon() as daemon, Graph(daemon, GPUPROBE_SIM_NO_CLONE="1") as live:
         first, keep = attach_two(daemon)
-        (second,) = daemon.attach("--engine", "sass")
+        (second,) = daemon.attach("--engine", "sanitizer")
         live.capture()
         live.replay(1)
         equal(sums(daemon), [NODES * THREADS] * 2, "attached")
-        daemon.attach("--engine", "sass", object=example("kernel_counter"))  # another image
+        daemon.attach("--engine", "sanitizer", object=example("kernel_counter"))  # another image
         live.launch(2)
         live.replay(1)
         seen = 2 * NODES + 2

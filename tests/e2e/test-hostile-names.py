@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A shim that asks for a plan of the SASS engine (proto/patch.h): what it gets, and what the daemon does about lists that are no lists."""
+"""A shim that asks for a plan of the sanitizer engine (proto/patch.h): what it gets, and what the daemon does about lists that are no lists."""
 
 import contextlib
 import os
@@ -27,7 +27,7 @@ def test_plan():
     with sass_daemon() as daemon:
         shim = wire.Shim(daemon.directory)
         equal(ask(shim, GOOD)[0], None, "nothing is attached")
-        daemon.attach("--engine", "sass")
+        daemon.attach("--engine", "sanitizer")
         data, module, reason, slots = ask(shim, GOOD)
         check(data and module, reason)
         plan = wire.Plan(data)
@@ -62,7 +62,7 @@ def test_no_lists():
         "rubbish": os.urandom(65536),
     }
     with sass_daemon() as daemon:
-        daemon.attach("--engine", "sass")
+        daemon.attach("--engine", "sanitizer")
         shim = wire.Shim(daemon.directory)
         for what, data in cases.items():
             plan, _, reason, slots = ask(shim, data)
@@ -76,7 +76,7 @@ def test_no_lists():
 def test_many_names():
     """Half a million kernels: matched within the deadline, or left alone."""
     with sass_daemon() as daemon:
-        daemon.attach("--engine", "sass")
+        daemon.attach("--engine", "sanitizer")
         shim = wire.Shim(daemon.directory)
         many = [f"kernel_with_a_name_{n}" for n in range(400000)]
         data, _, reason, _ = ask(shim, wire.names((1, 0, [*many, "vectorAdd"])))
@@ -95,7 +95,7 @@ def test_many_names():
 def test_lists_of_one_user():
     """Lists that nobody takes do not fill the daemon's memory, however many connections ask for one."""
     with sass_daemon() as daemon:
-        daemon.attach("--engine", "sass", "--kernel", "*")
+        daemon.attach("--engine", "sanitizer", "--kernel", "*")
         shim = wire.Shim(daemon.directory, timeout=60)
         data, _, reason, _ = ask(shim, wire.names((1, 0, [f"{n:0280}" for n in range(50000)])))
         check(data or "deadline" in reason or "longer" in reason, reason)
@@ -120,27 +120,12 @@ def test_lists_of_one_user():
         shim.close()
 
 
-def test_retire():
-    """A module that nothing is left in is retired, whether it was armed or not, once the process can hear of it."""
-    with sass_daemon("--engine", "ptx") as daemon:
-        (identifier,) = daemon.attach()
-        shim = wire.Shim(daemon.directory)
-        with open(f"{SOURCE}/tests/targets/vec_add.ptx", "rb") as file:
-            new, module, reason, slots = shim.image(file.read())
-        check(new, reason)
-        daemon.ctl("detach", str(identifier))
-        mirror = wire.Shim(daemon.directory, wire.MIRROR)
-        equal(mirror.receive()[:2], (wire.RETIRE, (module,)))
-        mirror.close()
-        shim.close()
-
-
 def test_kernel_list():
     """Whatever number a map has, gpuprobectl kernel list has its name: of 10,000 kernels that a glob means, too; and when the process is gone."""
     some = ["_Z9vectorAddPKfS0_Pf", "bell\a\x1b[31m", "x" * 6000, "vectorAdd", ""]
     many = [f"_Z6kernelILi{n}EEvPf" for n in range(10000)]
     with sass_daemon() as daemon:
-        (identifier,) = daemon.attach("--engine", "sass", "--kernel", "*")
+        (identifier,) = daemon.attach("--engine", "sanitizer", "--kernel", "*")
         shim = wire.Shim(daemon.directory)
         data, module, reason, _ = ask(shim, wire.names((5, 0, some), (2, 0, many), (9, 0, many[:10])))
         check(data, reason)

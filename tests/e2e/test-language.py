@@ -177,7 +177,7 @@ def test_lines_and_blocks():
 
 def test_run_under_every_engine():
     """What `run` launches is PTX of ours, whatever processes of others have."""
-    for options in (), ("--engine=ptx",), ("--engine=auto",), ("--engine=sass",):
+    for options in (), ("--engine=ptx",), ("--engine=auto",), ("--engine=sanitizer",):
         with Daemon(*options) as daemon:
             out = daemon.ctl("run", os.path.join(BUILD, "docs/blocks_by_sm.bpf.o"), "--grid", "10")
             equal(sum(int(number) for number in re.findall(r"\d+", out.split("0:", 1)[1])), 10, out)

@@ -221,7 +221,7 @@ def test_sass():
         return
     with sass_daemon() as daemon, Program(daemon) as program:
         program.launch("pointers", "named")
-        daemon.attach("--engine", "sass", object=obj("launches"))
+        daemon.attach("--engine", "sanitizer", object=obj("launches"))
         program.launch("pointers", "named", 2)
         found = launches(daemon)
         equal(list(found), [0])

@@ -50,7 +50,7 @@ def counts(daemon):
 
 def test_attach_and_detach():
     """Also what --pid of a running process does."""
-    for options in (("--engine", "sass"), (), ("--pid",)):
+    for options in (("--engine", "sanitizer"), (), ("--pid",)):
         with sass_daemon() as daemon, Live(daemon) as live, Live(daemon) as other:
             options = [*options, str(live.pid)] if options == ("--pid",) else options
             live.launch(5)
@@ -59,7 +59,7 @@ def test_attach_and_detach():
             other.launch(1)
             seen = 7 + ("--pid" not in options)
             equal(daemon.count_of(), seen * THREADS, options)
-            equal(engines(daemon, "--pid", str(live.pid)), {("vectorAdd", "sass")})
+            equal(engines(daemon, "--pid", str(live.pid)), {("vectorAdd", "sanitizer")})
             detach(daemon, count)
             live.launch(9)
             other.launch(9)
@@ -73,7 +73,7 @@ def test_attach_and_detach():
 
 def test_before_the_first_launch():
     with sass_daemon() as daemon, Live(daemon, load=None) as live:
-        daemon.attach("--engine", "sass")
+        daemon.attach("--engine", "sanitizer")
         live.do("load 0")
         live.launch(1)
         equal(daemon.count_of(), THREADS)
@@ -82,8 +82,8 @@ def test_before_the_first_launch():
 def test_overlapping():
     """Two objects on kernels that overlap; detaching one leaves the other's counts alone."""
     with sass_daemon() as daemon, Live(daemon) as live:
-        (first,) = daemon.attach("--engine", "sass", "--kernel", "vectorAdd")
-        (second,) = daemon.attach("--engine", "sass", object=example("kernel_counter"))
+        (first,) = daemon.attach("--engine", "sanitizer", "--kernel", "vectorAdd")
+        (second,) = daemon.attach("--engine", "sanitizer", object=example("kernel_counter"))
         live.launch(3)
         live.launch(2, "lines")
         equal(daemon.count_of(), 3 * THREADS)
@@ -91,7 +91,7 @@ def test_overlapping():
         live.launch(4)
         live.launch(1, "lines")
         equal({e["key"]: e["value"] for e in daemon.dump("threads")}, {shown_id("vectorAdd"): 7 * THREADS, shown_id("lines"): 3 * THREADS})
-        daemon.attach("--engine", "sass", "--kernel", "lines")
+        daemon.attach("--engine", "sanitizer", "--kernel", "lines")
         detach(daemon, second)
         live.launch(2)
         live.launch(2, "lines")
@@ -101,12 +101,12 @@ def test_overlapping():
 def test_chosen_by_name():
     """Patches are per module; what is not meant is not counted."""
     with sass_daemon() as daemon, Live(daemon) as live:
-        daemon.attach("--engine", "sass", "--kernel", "l*s")
+        daemon.attach("--engine", "sanitizer", "--kernel", "l*s")
         for kernel in "vectorAdd", "lines", "returns", "calls":
             live.launch(2, kernel)
         equal(daemon.count_of(), 2 * THREADS)
-        equal(engines(daemon), {("lines", "sass")})
-        daemon.attach("--engine", "sass", "--kernel", "no_such_kernel*")
+        equal(engines(daemon), {("lines", "sanitizer")})
+        daemon.attach("--engine", "sanitizer", "--kernel", "no_such_kernel*")
         live.launch(1)
         equal(counts(daemon), [2 * THREADS, 0])
 
@@ -114,7 +114,7 @@ def test_chosen_by_name():
 def test_modules():
     """Loaded while attached, and unloaded while attached, in both ways."""
     with sass_daemon() as daemon, Live(daemon) as live:
-        daemon.attach("--engine", "sass")
+        daemon.attach("--engine", "sanitizer")
         for load in "load 1", "load 1 library":
             live.do(load)
             live.launch(2, slot=1)
@@ -132,15 +132,15 @@ def test_lazy():
     """Kernels that the driver loads at their first launch (it does so by default): before the attachment, while it stands, and after."""
     with sass_daemon() as daemon, Live(daemon, GPUPROBE_SIM_LAZY="1", CUDA_MODULE_LOADING="LAZY") as live:
         live.launch(1, "lines")
-        first, keep = attach_two(daemon, "--engine", "sass")
-        daemon.attach("--engine", "sass", "--kernel", "lines")
+        first, keep = attach_two(daemon, "--engine", "sanitizer")
+        daemon.attach("--engine", "sanitizer", "--kernel", "lines")
         live.launch(2)
         live.launch(3, "lines")
         live.launch(1, "warps")
         equal(counts(daemon), [2 * THREADS, 3 * THREADS])
         detach(daemon, first)
         live.launch(2)
-        daemon.attach("--engine", "sass", "--kernel", "warps")
+        daemon.attach("--engine", "sanitizer", "--kernel", "warps")
         live.launch(4, "warps")
         equal(counts(daemon), [2 * THREADS, 3 * THREADS, 4 * THREADS])
 
@@ -152,7 +152,7 @@ def test_contexts():
         live.do("context")
         live.do("load 1")
         live.launch(1, slot=1)
-        count, _ = attach_two(daemon, "--engine", "sass")
+        count, _ = attach_two(daemon, "--engine", "sanitizer")
         live.launch(3, slot=1)
         live.do("context")
         live.do("load 2")
@@ -170,7 +170,7 @@ def test_context_that_lives_on():
         live.launch(1)
         for _ in range(10):
             live.do("churn")
-            count, keep = attach_two(daemon, "--engine", "sass")
+            count, keep = attach_two(daemon, "--engine", "sanitizer")
             live.launch(1)
             live.do("calm")
             live.launch(3)  # and the one before, if it fell between two releases
@@ -190,14 +190,14 @@ def test_context_that_lives_on():
 def test_names_past_the_limit():
     """What is patched stays when what was loaded later has more names than a list may have."""
     with sass_daemon() as daemon, Live(daemon) as live, tempfile.NamedTemporaryFile("w", suffix=".ptx") as file:
-        daemon.attach("--engine", "sass", "--kernel", "vectorAdd")
+        daemon.attach("--engine", "sanitizer", "--kernel", "vectorAdd")
         live.launch(1)
         names = [f"k{n:04d}".ljust(1047, "x") for n in range(1000)] + ["last".ljust(551, "x")]  # 1 MiB with their ends and the record's beginning
         file.write(".version 7.0\n.target sm_70\n.address_size 64\n" + "".join(f".visible .entry {name}() {{ ret; }}\n" for name in names))
         file.flush()
         for _ in range(17):
             live.do(f"file 1 {file.name}")
-        daemon.attach("--engine", "sass", "--kernel", "lines")
+        daemon.attach("--engine", "sanitizer", "--kernel", "lines")
         live.launch(2)
         equal(counts(daemon), [3 * THREADS, 0])
         check(any("past 16 MiB" in reason for reason in reasons(daemon)), daemon.why())
@@ -210,7 +210,7 @@ def test_while_threads_launch():
         wait_until(lambda: live.do("counts")[1] > 10, "launches")
         for _ in range(3):
             before = live.do("counts")
-            count, keep = attach_two(daemon, "--engine", "sass")
+            count, keep = attach_two(daemon, "--engine", "sanitizer")
             first = live.do("counts")
             wait_until(lambda: live.do("counts")[1] > first[0] + 20, "launches while attached")
             last = live.do("counts")
@@ -234,7 +234,7 @@ def test_many_attach_at_once():
         def client():
             try:
                 for _ in range(5):
-                    ids = daemon.attach("--engine", "sass")
+                    ids = daemon.attach("--engine", "sanitizer")
                     time.sleep(0.02)
                     detach(daemon, *ids)
             except Exception as error:
@@ -248,7 +248,7 @@ def test_many_attach_at_once():
         equal(errors, [])
         live.note("vectorAdd", live.do("stop")[0])
         equal(daemon.attachments(), [])
-        daemon.attach("--engine", "sass")
+        daemon.attach("--engine", "sanitizer")
         live.launch(3)
         equal(daemon.count_of(), 3 * THREADS)
 
@@ -259,7 +259,7 @@ def test_cycles():
 
         def cycles(n):
             for _ in range(n):
-                ids = daemon.attach("--engine", "sass")
+                ids = daemon.attach("--engine", "sanitizer")
                 live.launch(1)
                 equal(daemon.count_of(), THREADS)
                 detach(daemon, *ids)
@@ -300,7 +300,7 @@ def test_guide():
             equal(report[line + 1 : line + 3], [f"  {launches * THREADS} threads", f"  {launches} launches"])
         rows = [re.fullmatch(r" +[\d.]+ (?:ns|us|ms|s) +(\d+)( #*)?", line) for line in report if "thread" not in line and "launch" not in line]
         equal(sum(int(row[1]) for row in rows if row), 8, report)
-        check({("lines", "sass"), ("vectorAdd", "sass")} <= engines(daemon, *pid), daemon.why(*pid))
+        check({("lines", "sanitizer"), ("vectorAdd", "sanitizer")} <= engines(daemon, *pid), daemon.why(*pid))
         daemon.ctl("detach", *map(str, ids))
         equal((daemon.attachments(), daemon.json("map", "list")["maps"]), ([], []))
         live.launch(2)
@@ -367,7 +367,7 @@ def test_daemon_killed():
     daemon = sass_daemon()
     live = Live(daemon)
     try:
-        daemon.attach("--engine", "sass")
+        daemon.attach("--engine", "sanitizer")
         live.launch(2)
         equal(daemon.count_of(), 2 * THREADS)
         daemon.kill()
@@ -377,7 +377,7 @@ def test_daemon_killed():
         daemon.start()
         equal(daemon.attachments(), [])
         live.launch(1)
-        daemon.attach("--engine", "sass")
+        daemon.attach("--engine", "sanitizer")
         live.launch(4)
         live.launch(4, slot=1)
         equal(daemon.count_of(), 8 * THREADS, "of the next daemon")
@@ -393,7 +393,7 @@ def test_daemon_killed():
 def test_process_killed():
     """What it had counted is not lost, as far as the daemon has seen it; the daemon lets go of what it held."""
     with sass_daemon() as daemon:
-        daemon.attach("--engine", "sass")
+        daemon.attach("--engine", "sanitizer")
         with Live(daemon) as live:  # the daemon has what it needs from now on
             live.launch(1)
         equal(daemon.count_of(), THREADS)
@@ -409,12 +409,12 @@ def test_process_killed():
 
 
 def test_daemon_comes_later():
-    """A process that was there before the daemon has no SASS engine: it can be told at its first CUDA call only. It runs on."""
+    """A process that was there before the daemon has no sanitizer engine: it can be told at its first CUDA call only. It runs on."""
     daemon = Daemon(start=False)
     with Live(daemon) as live:
         live.launch(1)
         with sass_daemon(name=daemon.name) as late:
-            late.attach("--engine", "sass")
+            late.attach("--engine", "sanitizer")
             live.launch(2)
             equal(late.count_of(), 0)
 

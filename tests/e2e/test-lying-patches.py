@@ -76,7 +76,7 @@ def lying_daemon(*options):
                 json.dump({"image": image, "names": names}, file)
 
         mood.log = path + ".log"
-        with Daemon(f"--worker-dir={folder}", "--engine=sass", *options) as daemon:
+        with Daemon(f"--worker-dir={folder}", "--engine=sanitizer", *options) as daemon:
             shim = wire.Shim(daemon.directory, timeout=30)
             equal(shim.image(NAMES, kind=wire.NAMES)[2], "no attachment means this process")
             yield daemon, shim, mood
@@ -84,7 +84,7 @@ def lying_daemon(*options):
 
 
 def test_no_patches():
-    """For the SASS engine alone: refused, and nothing stays. With auto: attached, and it is told why not."""
+    """For the sanitizer engine alone: refused, and nothing stays. With auto: attached, and it is told why not."""
     for image, word in (
         (refused("compile", "too many registers"), "too many registers"),
         (refused("unsupported", "no nvPTXCompiler here"), "no nvPTXCompiler"),
@@ -98,13 +98,13 @@ def test_no_patches():
     ):
         with lying_daemon() as (daemon, shim, mood):
             mood(image)
-            error = daemon.ctl("attach", COUNTER, "--engine", "sass", status=1)
+            error = daemon.ctl("attach", COUNTER, "--engine", "sanitizer", status=1)
             equal((error, daemon.attachments(), daemon.json("map", "list")["maps"]), ("", [], []), word)
             (attachment,) = daemon.attach()
             new, _, reason, slots = shim.image(NAMES, kind=wire.NAMES)
             check(new is None and not slots and reason.isprintable(), word, reason)
             if word == "too many registers":  # the program's fault: known for good
-                equal(daemon.json("program", "show", str(attachment))["programs"][0]["sass"], word)
+                equal(daemon.json("program", "show", str(attachment))["programs"][0]["sanitizer"], word)
             elif word:
                 check(word in reason, reason)
             check(any(word in outcome["reason"] for outcome in daemon.why()), word)
@@ -116,12 +116,12 @@ def test_alone():
         return
     with lying_daemon("--workers=1") as (daemon, shim, mood):
         mood(good(plan()), {"reply": {"status": "own", "reason": "x"}})
-        daemon.attach("--engine", "sass")
+        daemon.attach("--engine", "sanitizer")
         with as_user(1001):
             other = wire.Shim(daemon.directory, timeout=30)
         for number in range(2):
             other.image(wire.names((number, 0, ["k"])), kind=wire.NAMES)
-        daemon.attach("--engine", "sass")
+        daemon.attach("--engine", "sanitizer")
         with open(mood.log) as file:
             jobs = [line.split() for line in file]
         equal([job for _, job in jobs][:4], ["patch", "names", "names", "patch"])
@@ -133,7 +133,7 @@ def test_alone():
 def test_lies_about_names():
     with lying_daemon() as (daemon, shim, mood):
         mood(good(plan()))
-        (attachment,) = daemon.attach("--engine", "sass")
+        (attachment,) = daemon.attach("--engine", "sanitizer")
         kernels = [{"name": "k", "demangled": "k()", "attachments": [attachment]}]
         lies = [
             good(plan(2), kernels=kernels),
@@ -158,7 +158,7 @@ def test_lies_about_names():
         check(all(outcome["outcome"] != "probed" for outcome in daemon.why()), "before it is armed")
         shim.send(wire.message(wire.ARMED, module, 0, 0))
         equal(shim.instance(slots[1][0])[1] > 0, True)
-        equal([(o["kernel"], o["engine"]) for o in daemon.why() if o["outcome"] == "probed"], [("k", "sass")])
+        equal([(o["kernel"], o["engine"]) for o in daemon.why() if o["outcome"] == "probed"], [("k", "sanitizer")])
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ from harness import COUNTER, VEC_ADD, Daemon, check, equal, main, need
 import wire
 
 NVCC = os.path.join(os.environ.get("CUDA_HOME", "/usr/local/cuda"), "bin/nvcc")
-TWIN, AWAITED = 4, 8  # flags of proto/wire.h
 SOURCE = """
 __device__ int total;
 __global__ void vectorAdd(const float *a, float *b, int n) { int i = threadIdx.x; if (i >= n) return; b[i] = a[i] + atomicAdd(&total, 1); }
@@ -43,7 +42,7 @@ def table(image):
 def ask(daemon, image, kind=wire.CUBIN):
     shim = wire.Shim(daemon.directory)
     try:
-        return shim.image(image, kind, flags=TWIN | AWAITED)
+        return shim.image(image, kind)
     finally:
         shim.close()
 

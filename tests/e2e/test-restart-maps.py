@@ -84,7 +84,7 @@ def dumps(daemon):
 
 def test_maps():
     """Arrays, per-thread arrays, hashes, global variables; in device memory, in host memory, and one for all processes."""
-    for options, ends in ((), ENDS), (("--shared",), (Manager.crash,)), (("--engine", "sass"), (segfault,)):
+    for options, ends in ((), ENDS), (("--shared",), (Manager.crash,)), (("--engine", "sanitizer"), (segfault,)):
         wanted = compare(dumps, ("--threads", "200", *options), obj("maps"), ends=ends)
         places = {name: place for name, (_, place, _) in wanted[0].items()}
         equal(places["host_array"], "host")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """
-Restart without loss under the SASS engine: patched kernels of running processes count on while there is no daemon, and the next one goes on with them.
+Restart without loss under the sanitizer engine: patched kernels of running processes count on while there is no daemon, and the next one goes on with them.
 On the CPU driver with a stand-in for NVIDIA's patching library, or with GPUPROBE_TEST_GPU=1 on a GPU. test-restart.py is the same for PTX.
 """
 
@@ -42,7 +42,7 @@ def test_counts_on():
     """Launches before, while there is no daemon, and after: each is counted, once."""
     for options in ((), ("--mirror-period-ms", "0")):
         with manager(*options) as daemon:
-            daemon.attach("--engine", "sass")
+            daemon.attach("--engine", "sanitizer")
             with Live(daemon) as live, Live(daemon) as idle:
                 idle.launch(1)
                 for end in ENDS * 2:
@@ -55,7 +55,7 @@ def test_counts_on():
                     live.launch(5)
                     equal(daemon.count_of(), (live.launched + idle.launched) * THREADS, f"{end.__name__} {options}")
                     equal(daemon.attachments()[0]["processes"], 2, "processes")
-                equal(engines(daemon), {("vectorAdd", "sass")})
+                equal(engines(daemon), {("vectorAdd", "sanitizer")})
                 daemon.crash_and_start()
                 equal([k["name"] for k in daemon.json("kernel", "list")["kernels"]], ["vectorAdd"], "kernels that the next daemon knows")
                 equal(reasons(daemon), [])
@@ -65,7 +65,7 @@ def test_counts_on():
 def test_launches_all_the_time():
     """From threads that never stop for it."""
     with manager() as daemon:
-        daemon.attach("--engine", "sass")
+        daemon.attach("--engine", "sanitizer")
         with Live(daemon) as live:
             live.launch(1)
             live.do("start 0 vectorAdd 2")
@@ -82,7 +82,7 @@ def test_launches_all_the_time():
 def test_graphs():
     """That were made before, replayed while there is no daemon, and after; made while there is none."""
     with manager() as daemon:
-        daemon.attach("--engine", "sass")
+        daemon.attach("--engine", "sanitizer")
         with Live(daemon) as live:
             for end in ENDS:
                 live.launch(1)
@@ -104,7 +104,7 @@ def test_detach_after():
     with manager() as daemon:
         for launches in (0, 2):
             for end in ENDS:
-                (attachment,) = daemon.attach("--engine", "sass")
+                (attachment,) = daemon.attach("--engine", "sanitizer")
                 with Live(daemon) as live:
                     live.launch(3)
                     end(daemon)
@@ -114,7 +114,7 @@ def test_detach_after():
                     equal(daemon.count_of(), (4 + launches) * THREADS, end.__name__)
                     daemon.ctl("detach", str(attachment))
                     live.launch(5)
-                    (again,) = daemon.attach("--engine", "sass")
+                    (again,) = daemon.attach("--engine", "sanitizer")
                     equal(daemon.count_of() if daemon.dump() else 0, 0, "attached anew")
                     live.launch(2)
                     equal(daemon.count_of(), 2 * THREADS, f"attached anew, {end.__name__}")
@@ -130,7 +130,7 @@ def test_attach_after():
             for end in ENDS:
                 end(daemon)
                 daemon.start()
-                daemon.attach("--engine", "sass")
+                daemon.attach("--engine", "sanitizer")
                 live.launch(2)
             end(daemon)
             live.launch(3)
@@ -141,13 +141,13 @@ def test_attach_after():
 
 def test_two_engines():
     """An object that is in two processes by different engines."""
-    with manager("--engine", "sass:comm=live_driver", "--engine", "ptx") as daemon, tempfile.TemporaryDirectory() as folder:
+    with manager("--engine", "sanitizer:comm=live_driver", "--engine", "ptx") as daemon, tempfile.TemporaryDirectory() as folder:
         daemon.attach()
         other = shutil.copy(LIVE, os.path.join(folder, "live_ptx"))
         with Live(daemon) as patched, Live(daemon, program=other) as twins:
             patched.launch(2)
             twins.launch(3)
-            equal(engines(daemon), {("vectorAdd", "ptx"), ("vectorAdd", "sass")})
+            equal(engines(daemon), {("vectorAdd", "ptx"), ("vectorAdd", "sanitizer")})
             for end in ENDS:
                 end(daemon)
                 patched.launch(4)
@@ -161,7 +161,7 @@ def test_two_engines():
 def test_modules():
     """Loaded and unloaded before, while there is no daemon, and after."""
     with manager() as daemon:
-        daemon.attach("--engine", "sass")
+        daemon.attach("--engine", "sanitizer")
         with Live(daemon) as live:
             live.launch(1)
             for end in ENDS:
@@ -181,7 +181,7 @@ def test_modules():
 
 def test_ended_meanwhile():
     with manager() as daemon:
-        daemon.attach("--engine", "sass")
+        daemon.attach("--engine", "sanitizer")
         processes_end(daemon)
 
 
@@ -190,7 +190,7 @@ def test_stop_is_final():
     with manager() as daemon:
         with Live(daemon) as live, Live(daemon) as idle:
             for _ in range(2):
-                ids = daemon.attach("--engine", "sass")
+                ids = daemon.attach("--engine", "sanitizer")
                 live.launch(2)
                 idle.launch(1)
                 daemon.stop()
@@ -198,7 +198,7 @@ def test_stop_is_final():
                 daemon.start()
                 equal(daemon.attachments(), [])
                 time.sleep(0.2)
-                daemon.attach("--engine", "sass")
+                daemon.attach("--engine", "sanitizer")
                 live.launch(4)
                 equal(daemon.count_of(), 4 * THREADS)
                 idle.launch(1)
@@ -210,7 +210,7 @@ def test_stop_is_final():
 def test_detach_is_told():
     """Of one that has not launched since: its memory is let go at the next launch, under whatever daemon the attachment was made."""
     with manager("--mirror-period-ms", "0") as daemon:
-        ids = [daemon.attach("--engine", "sass", "--kernel", kernel)[0] for kernel in ("vectorAdd", "lines")]
+        ids = [daemon.attach("--engine", "sanitizer", "--kernel", kernel)[0] for kernel in ("vectorAdd", "lines")]
         with Live(daemon) as live:
             live.launch(1)
             live.launch(1, "lines")
@@ -234,7 +234,7 @@ def threads(pid):
 def test_many_restarts():
     """The process has no more descriptors with each daemon."""
     with manager() as daemon:
-        daemon.attach("--engine", "sass")
+        daemon.attach("--engine", "sanitizer")
         with Live(daemon) as live:
             live.launch(1)
             seen = set()

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """
-The SASS engine through the whole product: points, contexts, helpers and maps in kernels whose machine code is patched. On the CPU driver, with a
+The sanitizer engine through the whole product: points, contexts, helpers and maps in kernels whose machine code is patched. On the CPU driver, with a
 stand-in for NVIDIA's patching library, or with GPUPROBE_TEST_GPU=1 on a GPU. test-live.py is about attaching to what runs.
 """
 
@@ -24,7 +24,7 @@ need(
 )
 
 
-NO_TWINS = "engine sass: no twins are made for this process (--engine)"
+NO_TWINS = "engine sanitizer: no twins are made for this process (--engine)"
 
 
 def by_key(daemon, name):
@@ -36,15 +36,15 @@ def by_key(daemon, name):
 
 def test_entry():
     with sass_daemon() as daemon:
-        daemon.attach("--engine", "sass")
-        equal([(a["engine"], a["kernel"]) for a in daemon.attachments()], [("sass", "vectorAdd")])
+        daemon.attach("--engine", "sanitizer")
+        equal([(a["engine"], a["kernel"]) for a in daemon.attachments()], [("sanitizer", "vectorAdd")])
         with Live(daemon) as live:
             live.launch(3)
             equal(daemon.count_of(), 3 * THREADS)
-            equal(engines(daemon), {("vectorAdd", "sass")})
+            equal(engines(daemon), {("vectorAdd", "sanitizer")})
             equal(reasons(daemon), [])
             (attachment,) = daemon.attachments()
-            equal((attachment["modules"], attachment["processes"]), (1, 1))
+            equal((attachment["modules"], attachment["recompiled"], attachment["processes"]), (1, 0, 1))
         equal(daemon.count_of(), 3 * THREADS, "of a process that is gone")
 
 
@@ -52,7 +52,7 @@ def test_cluster():
     """Patches of programs that need a newer GPU: they count where it is one, and are refused in one line where it is not."""
     for sm, clusters in [("90", {0: 64, 1: 64, 2: 64, 3: 64})] + ([] if GPU else [("80", {})]):
         with sass_daemon() as daemon:
-            daemon.attach("--engine", "sass", object=obj("cluster"))
+            daemon.attach("--engine", "sanitizer", object=obj("cluster"))
             with Live(daemon, GPUPROBE_SIM_SM=sm) as live:
                 live.launch(1)
                 equal({e["key"]: e["value"] for e in daemon.dump("clusters", "--nonzero")}, clusters, sm)
@@ -62,8 +62,8 @@ def test_cluster():
 def test_prefix():
     """The prefix cuda_ of a section is left out where no kernel has it, and what the host has written is there for the patch."""
     with sass_daemon() as daemon:
-        daemon.attach("--engine", "sass", "--point", "kprobe/cuda_vectorAdd")
-        daemon.attach("--engine", "sass", "--point", "kprobe/vectorAdd", "--program", "cuda__inputs", object=obj("inputs"))
+        daemon.attach("--engine", "sanitizer", "--point", "kprobe/cuda_vectorAdd")
+        daemon.attach("--engine", "sanitizer", "--point", "kprobe/vectorAdd", "--program", "cuda__inputs", object=obj("inputs"))
         daemon.ctl("map", "update", "settings", "0", "{.factor = 10, .shift = 1}")
         daemon.ctl("map", "update", "table", "7", "100")
         with Live(daemon) as live:
@@ -76,8 +76,8 @@ def test_prefix():
 
 def test_return():
     with sass_daemon() as daemon:
-        daemon.attach("--engine", "sass", "--point", "kretprobe/vectorAdd")
-        daemon.attach("--engine", "sass", "--point", "kretprobe/returns")  # which has four ways out
+        daemon.attach("--engine", "sanitizer", "--point", "kretprobe/vectorAdd")
+        daemon.attach("--engine", "sanitizer", "--point", "kretprobe/returns")  # which has four ways out
         with Live(daemon) as live:
             live.launch(2)
             live.launch(5, "returns")
@@ -88,7 +88,7 @@ def test_return():
 def test_order():
     """Entry and return of one thread see the same map, in this order."""
     with sass_daemon() as daemon:
-        daemon.attach("--engine", "sass", object=example("thread_time"))
+        daemon.attach("--engine", "sanitizer", object=example("thread_time"))
         with Live(daemon) as live:
             live.launch(1)
             times = [e["value"] for e in daemon.dump("nanoseconds")]
@@ -98,7 +98,7 @@ def test_order():
 
 def test_memory():
     with sass_daemon() as daemon:
-        daemon.attach("--engine", "sass", object=obj("memory"))
+        daemon.attach("--engine", "sanitizer", object=obj("memory"))
         with Live(daemon) as live:
             live.launch(2, "accesses")
             seen = by_key(daemon, "kinds")
@@ -118,7 +118,7 @@ def test_memory():
 def test_spaces():
     for spaces, count in (("shared", 2), ("global", 4), ("global,shared", 6)):
         with sass_daemon() as daemon:
-            daemon.attach("--engine", "sass", "--point", "memcapture/accesses", "--spaces", spaces)
+            daemon.attach("--engine", "sanitizer", "--point", "memcapture/accesses", "--spaces", spaces)
             with Live(daemon) as live:
                 live.launch(1, "accesses")
                 seen = daemon.count_of()
@@ -128,7 +128,7 @@ def test_spaces():
 def event(point, kernel):
     """By arguments: threads that ran the instruction in two launches."""
     with sass_daemon() as daemon:
-        daemon.attach("--engine", "sass", "--point", f"kprobe/{kernel}@{point}", object=obj("event"))
+        daemon.attach("--engine", "sanitizer", "--point", f"kprobe/{kernel}@{point}", object=obj("event"))
         equal([a["point"] for a in daemon.attachments()], [point])
         with Live(daemon) as live:
             live.launch(1)  # another kernel of the module
@@ -164,7 +164,7 @@ def test_calls():
 def test_context():
     """Entry and return; a record and a line from the first thread of each launch."""
     with sass_daemon() as daemon:
-        daemon.attach("--engine", "sass", object=obj("place"))
+        daemon.attach("--engine", "sanitizer", object=obj("place"))
         with Live(daemon) as live:
             live.launch(3)
             place = {
@@ -189,7 +189,7 @@ def test_context():
 def test_helpers():
     """Those of test-language.py, on this engine."""
     with sass_daemon() as daemon:
-        daemon.attach("--engine", "sass", object=obj("helpers"))
+        daemon.attach("--engine", "sanitizer", object=obj("helpers"))
         with Live(daemon) as live:
             live.launch(1)
             r = daemon.dump("results")[0]["value"]
@@ -201,8 +201,8 @@ def test_helpers():
 def test_by_kernel():
     """A hash keyed by kernel; launches and their duration."""
     with sass_daemon() as daemon:
-        daemon.attach("--engine", "sass", object=example("kernel_counter"))
-        daemon.attach("--engine", "sass", object=example("kernel_duration"))
+        daemon.attach("--engine", "sanitizer", object=example("kernel_counter"))
+        daemon.attach("--engine", "sanitizer", object=example("kernel_duration"))
         launches = {"vectorAdd": 5, "warps": 3, "lines": 1}
         with Live(daemon) as live:
             for kernel, count in launches.items():
@@ -220,7 +220,7 @@ def test_by_kernel():
 def test_several_programs():
     """At one point and at several of one kernel, in plans of one module."""
     with sass_daemon() as daemon:
-        ids = [daemon.attach("--engine", "sass", "--point", f"{probe}/vectorAdd")[0] for probe in ("kprobe", "kretprobe", "kprobe", "memcapture")]
+        ids = [daemon.attach("--engine", "sanitizer", "--point", f"{probe}/vectorAdd")[0] for probe in ("kprobe", "kretprobe", "kprobe", "memcapture")]
         with Live(daemon) as live:
             live.launch(1)
             maps = {m["object"]: m["id"] for m in daemon.json("map", "list")["maps"]}
@@ -234,11 +234,11 @@ def test_several_programs():
 
 def test_program_show():
     with sass_daemon() as daemon:
-        (attachment,) = daemon.attach("--engine", "sass")
+        (attachment,) = daemon.attach("--engine", "sanitizer")
         with Live(daemon) as live:
             live.launch(1)
             (program,) = daemon.json("program", "show", str(attachment))["programs"]
-            equal((program["attachment"]["id"], program["maps"], program["sass"]), (attachment, ["counter"], ""))
+            equal((program["attachment"]["id"], program["maps"], program["sanitizer"]), (attachment, ["counter"], ""))
             check(program["ptx_size"] > 100, program)
             equal([patch["instruction"] for patch in program["patches"]], ["entry"])
             check(0 < program["patches"][0]["registers"] < 256, program)
@@ -251,8 +251,8 @@ def test_program_show():
 
 def test_one_engine():
     """A process has the engine that its rule says, alone: it has what that engine can have, and `why` says of the rest what would help."""
-    for rule, engine, other in (("sass", "sass", "ptx"), ("auto", "ptx", "sass"), ("ptx", "ptx", "sass")):
-        with sass_daemon("--engine", f"{rule}:comm=live_driver", "--engine", "sass") as daemon:
+    for rule, engine, other in (("sanitizer", "sanitizer", "ptx"), ("auto", "ptx", "sanitizer"), ("ptx", "ptx", "sanitizer")):
+        with sass_daemon("--engine", f"{rule}:comm=live_driver", "--engine", "sanitizer") as daemon:
             daemon.attach()
             daemon.attach("--engine", engine)
             (refused,) = daemon.attach("--engine", other)
@@ -265,10 +265,10 @@ def test_one_engine():
                     (left["attachments"], f"engine {other}: " in left["reason"], f"--engine={other}:exe=PATH" in left["reason"]), ([refused], True, True), left
                 )
                 with open(f"/proc/{live.pid}/maps") as maps:
-                    equal("libgpuprobe-sass" in maps.read(), engine == "sass", rule)
+                    equal("libgpuprobe-sass" in maps.read(), engine == "sanitizer", rule)
     with sass_daemon("--engine", "auto") as daemon:  # nobody has it
-        error = daemon.ctl("attach", COUNTER, "--engine", "sass", status=None)
-        equal((daemon.attachments(), "--engine=sass:exe=PATH" in error, len(error.splitlines())), ([], True, 1), error)
+        error = daemon.ctl("attach", COUNTER, "--engine", "sanitizer", status=None)
+        equal((daemon.attachments(), "--engine=sanitizer:exe=PATH" in error, len(error.splitlines())), ([], True, 1), error)
 
 
 def test_environment():
@@ -287,15 +287,15 @@ def test_points_of_one_engine():
         error = daemon.ctl("attach", obj("event"), "--engine", "ptx", status=None)
         check("barrier" in error and len(error.splitlines()) == 1, error)
         for point in "kprobe/vectorAdd@block:0", "kprobe/dev:twice", "kprobe/vectorAdd@language.cu:3":
-            error = daemon.ctl("attach", COUNTER, "--engine", "sass", "--point", point, status=None)
-            check("sass" in error.lower() and len(error.splitlines()) == 1, point, error)
-        error = daemon.ctl("attach", obj("context"), "--engine", "sass", status=None)
+            error = daemon.ctl("attach", COUNTER, "--engine", "sanitizer", "--point", point, status=None)
+            check("sanitizer" in error.lower() and len(error.splitlines()) == 1, point, error)
+        error = daemon.ctl("attach", obj("context"), "--engine", "sanitizer", status=None)
         check("param" in error and len(error.splitlines()) == 1, error)
         equal(daemon.attachments(), [])
         # PTX has parameters: twins alone have it, and it is told
         (attachment,) = daemon.attach(object=obj("context"))
         (program,) = daemon.json("program", "show", str(attachment))["programs"]
-        check("param" in program["sass"], program)
+        check("param" in program["sanitizer"], program)
 
 
 def test_rules():
@@ -304,9 +304,9 @@ def test_rules():
     for options, engine in (
         (("--engine", "off", "--engine", "auto:exe=/no/such"), None),
         (("--engine", f"off:uid={uid}", "--engine", "auto"), None),
-        (("--engine", f"sass:exe={os.path.realpath(LIVE)}", "--engine", "ptx"), "sass"),
+        (("--engine", f"sanitizer:exe={os.path.realpath(LIVE)}", "--engine", "ptx"), "sanitizer"),
         (("--engine", "auto:comm=live_driver"), "ptx"),
-        (("--engine", "sass:exe=/no/such", "--engine", "ptx"), "ptx"),
+        (("--engine", "sanitizer:exe=/no/such", "--engine", "ptx"), "ptx"),
     ):
         with sass_daemon(*options) as daemon:
             daemon.attach()
@@ -318,7 +318,7 @@ def test_rules():
 
 
 def test_refused_rules():
-    for rule in "both", "sass:pid=1", "sass:exe=relative", "sass:uid=x", "":
+    for rule in "both", "sanitizer:pid=1", "sanitizer:exe=relative", "sanitizer:uid=x", "":
         done = subprocess.run([GPUPROBED, "--session=refused", "--engine", rule], capture_output=True, text=True, timeout=20)
         equal((done.returncode != 0, len(done.stderr.splitlines())), (True, 1), f"{rule}: {done.stderr}")
 
@@ -329,7 +329,7 @@ def test_failures():
         return
     for failure in "subscribe", "old", "image", "mark", "patch", "data", "alloc", "write", "cubin":
         with sass_daemon() as daemon:
-            daemon.attach("--engine", "sass")
+            daemon.attach("--engine", "sanitizer")
             with Live(daemon, GPUPROBE_SANITIZER_FAIL=failure) as live:
                 live.launch(2)
                 live.right()
@@ -339,7 +339,7 @@ def test_failures():
                 check(len(told) == 1 and all(told), failure, told)
     # patches that cannot be taken out: the program is not told of it, and they do nothing
     with sass_daemon() as daemon, Live(daemon, GPUPROBE_SANITIZER_FAIL="unpatch") as live:
-        ids = daemon.attach("--engine", "sass")
+        ids = daemon.attach("--engine", "sanitizer")
         live.launch(2)
         equal(daemon.count_of(), 2 * THREADS)
         daemon.ctl("detach", *map(str, ids))
@@ -350,7 +350,7 @@ def test_left_alone():
     """A module that is left alone is said to be so once, whether it is there before the attachment, comes while nothing else is to be asked, or within a launch."""
     if GPU:
         return
-    left = [("not-probed", "sass", "module with unknown kernels: not patched, because the names of its kernels cannot be read")]
+    left = [("not-probed", "sanitizer", "module with unknown kernels: not patched, because the names of its kernels cannot be read")]
     for load, launch in ("load 0", "launch 0"), ("load 0 library", "launch 0"), ("load 0 library", "handle 0"):
         for before in True, False:
             with sass_daemon() as daemon, Live(daemon, load=None, GPUPROBE_SANITIZER_FAIL="cubin") as live:
@@ -362,7 +362,7 @@ def test_left_alone():
                 if before:
                     live.do(load)
                     launches()
-                ids = daemon.attach("--engine", "sass")
+                ids = daemon.attach("--engine", "sanitizer")
                 if not before:
                     live.do(load)
                 for _ in range(2):
@@ -370,13 +370,13 @@ def test_left_alone():
                     equal([(o["outcome"], o["engine"], o["reason"]) for o in daemon.why()], left, (load, launch, before))
                     daemon.ctl("detach", *map(str, ids))
                     launches()
-                    ids = daemon.attach("--engine", "sass")
+                    ids = daemon.attach("--engine", "sanitizer")
 
 
 def test_no_library():
     """The process runs bare, whatever is attached; one line says why."""
     with sass_daemon("--sanitizer", "/no/such/libsanitizer-public.so") as daemon:
-        daemon.attach("--engine", "sass")
+        daemon.attach("--engine", "sanitizer")
         daemon.attach("--engine", "auto")
         with Live(daemon) as live:
             live.launch(2)

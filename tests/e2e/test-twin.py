@@ -167,8 +167,11 @@ def test_says_so():
     with ptx_daemon() as daemon, Live(daemon) as program:
         program.launch(1)
         daemon.attach()
+        check("recompiled" not in daemon.ctl("list"), "before there is a twin")
         wait_for_twin(daemon, program)
         equal(engines(daemon), {("vectorAdd", "ptx")})
+        equal([(a["modules"], a["recompiled"]) for a in daemon.attachments()], [(1, 1)])
+        check("  recompiled  " in daemon.ctl("list"), daemon.ctl("list"))
 
 
 def test_variables():

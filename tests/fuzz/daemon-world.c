@@ -319,7 +319,7 @@ void world_start(void) {
 	const char *arguments[] = { "gpuprobed",
 				    "--session=fuzz",
 				    "--verify=no",
-				    "--engine=sass",
+				    "--engine=sanitizer",
 				    "--deadline-ms=60000",
 				    "--quota-clients=1000",
 				    metrics,

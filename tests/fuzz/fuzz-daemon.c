@@ -138,7 +138,8 @@ static void say_shim(int fd, unsigned int how, const uint8_t *data, size_t size)
 	if (type == WIRE_HELLO && how == 6)
 		message.header.version--; /* before an upgrade */
 	if (type == WIRE_IMAGE) /* a process has one engine: this one has that of the question */
-		world_use_engine(message.image.kind == WIRE_IMAGE_NAMES ? ENGINE_SASS : ENGINE_PTX);
+		world_use_engine(message.image.kind == WIRE_IMAGE_NAMES ? ENGINE_SANITIZER
+									: ENGINE_PTX);
 	if (type == WIRE_SYNCED)
 		message.header.sequence = world.daemon->client.last_sequence;
 	n_fds = size > n_body ? give(how, &message, data + n_body, size - n_body, fds)

@@ -48,7 +48,7 @@ GOOD = ("same", "as compiled again", "close", "skipped")
 MODES = {
     "shim": {},  # preloaded, nothing is attached
     "ptx": {"attach": ("counter", "*", "--engine", "ptx"), "map": "counter"},
-    "sass": {"options": ("--engine=sass",), "attach": ("counter", "*", "--engine", "sass"), "map": "counter"},
+    "sass": {"options": ("--engine=sanitizer",), "attach": ("counter", "*", "--engine", "sanitizer"), "map": "counter"},
     "memory": {"attach": ("memory_histogram", "*", "--engine", "ptx"), "map": "accesses"},
     "traced": {"trace": True},
 }

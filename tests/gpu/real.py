@@ -74,7 +74,7 @@ class RealCode:
     def test_clusters(self):
         """Threads by the id of their cluster, for clusters of two blocks: what the program has worked out on the host."""
         program = self.program("shapes-clusters")
-        for engine in "ptx", "sass":
+        for engine in "ptx", "sanitizer":
             with Session(self, f"--engine={engine}") as session:
                 session.ctl("attach", self.build / "tests/e2e/objects/cluster.bpf.o", "--kernel", "pairs", "--engine", engine)
                 process = session.start(program)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The SASS engine on a GPU: machine code that nobody rebuilt, probed while it runs; what it costs while it is there, attached, and gone."""
+"""The sanitizer engine on a GPU: machine code that nobody rebuilt, probed while it runs; what it costs while it is there, attached, and gone."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from pathlib import Path
 from session import Session, Skipped, expect
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
-ENGINE = "--engine=sass"
+ENGINE = "--engine=sanitizer"
 OF_THE_DRIVER = ("memcpy32_post", "memset32_post")  # kernels that copy and fill in graphs: they lie in no module
 
 MATMUL = """
@@ -170,8 +170,8 @@ class SassCode:
             profiled = bare.ask("profile 6")["kernels"]
         with Session(self, ENGINE) as session, self.train(mode, "--small", session=session) as worker:
             got = worker.ask("steps 4")["losses"]
-            attached = session.ctl("attach", self.object("kernel_counter"), "--engine", "sass", "--pid", worker.pid).stdout.split()
-            attached += session.ctl("attach", self.object("kernel_duration"), "--engine", "sass", "--pid", worker.pid).stdout.split()
+            attached = session.ctl("attach", self.object("kernel_counter"), "--engine", "sanitizer", "--pid", worker.pid).stdout.split()
+            attached += session.ctl("attach", self.object("kernel_duration"), "--engine", "sanitizer", "--pid", worker.pid).stdout.split()
             got += worker.ask("steps 6")["losses"]
             names = {kernel["id"]: kernel["name"] for kernel in session.json("kernel", "list")["kernels"]}
             threads = {entry["key"]: entry["value"] for entry in session.json("map", "dump", "threads", "--nonzero")["entries"]}
@@ -239,7 +239,7 @@ class SassCode:
             for _ in range(7):
                 times["bare"].append(bare.ask("10"))
                 times["present"].append(ours.ask("10"))
-                attached = session.attach("counter", "*", "--engine", "sass", "--pid", ours.pid)
+                attached = session.attach("counter", "*", "--engine", "sanitizer", "--pid", ours.pid)
                 times["attached"].append(ours.ask("10"))
                 if not session.read():
                     raise AssertionError("matmul: the probe did not fire")
@@ -262,7 +262,7 @@ class SassCode:
                     measure(bare, "bare")
                     measure(ours, "present")
                     for program, map_name in ("counter", "counter"), ("kernel_counter", "threads"):
-                        attached = session.ctl("attach", self.object(program), "--kernel", "*", "--engine", "sass", "--pid", ours.pid).stdout.split()
+                        attached = session.ctl("attach", self.object(program), "--kernel", "*", "--engine", "sanitizer", "--pid", ours.pid).stdout.split()
                         measure(ours, program)
                         if session.read(map_name) < 13 * 1000000:  # a step has millions of threads
                             raise AssertionError(f"{mode}: the probe did not fire everywhere: {session.read(map_name)}")

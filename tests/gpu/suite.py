@@ -29,6 +29,7 @@ from sass import SassCode, Worker
 from session import Session, Skipped, expect, expected, finish
 from times import TimesCode
 from tracing import TraceCode
+from twins import TwinCode
 
 TOP = Path(__file__).resolve().parents[2]
 SHAPES = [(32, 32), (1024, 128), (99840, 384), (1048576, 1024), (16777216, 256)]  # threads, block
@@ -54,7 +55,7 @@ def gpu():
     return {"gpu": name.value.decode(), "cuda_driver": version.value, "driver": text[0] if text else ""}
 
 
-class Suite(Benchmarks, ContextSwitches, HarmlessCode, RealCode, SassCode, TimesCode, TraceCode):
+class Suite(Benchmarks, ContextSwitches, HarmlessCode, RealCode, SassCode, TimesCode, TraceCode, TwinCode):
     def __init__(self, arguments):
         self.build = Path(arguments.build).resolve()
         self.libraries = arguments.libraries
@@ -324,7 +325,7 @@ print(loss.item(), w.grad.double().sum().item(), f(x).double().sum().item(), x.f
         )
 
     def test_engine(self):
-        """The SASS engine's points, contexts, helpers and maps, with NVIDIA's library."""
+        """The sanitizer engine's points, contexts, helpers and maps, with NVIDIA's library."""
         self.script("engine", TOP / "tests/e2e/test-sass.py", self.build)
 
     def test_machine_code(self):
@@ -504,7 +505,7 @@ print(loss.item(), w.grad.double().sum().item(), f(x).double().sum().item(), x.f
         self.programs("random_patch_forms", "random-programs.py", "--patch", self.build / "daemon/translator/bpf-run", "200", "1001")
 
     def test_patch_forms(self):
-        """Programs as the SASS engine has them, called by a kernel."""
+        """Programs as the sanitizer engine has them, called by a kernel."""
         folder = TOP / "tests/conformance"
         self.programs(
             "patch_forms", "run.py", "--patch", self.build / "daemon/translator/bpf-run", folder / "patch-only.txt", *sorted((folder / "cases").iterdir())

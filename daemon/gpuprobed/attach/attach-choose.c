@@ -38,13 +38,13 @@ static int choose_engine(struct attach_choices *choices, const struct linked_pro
 	const struct attach_choice *choice = &choices->programs[choices->n];
 	const char *why = section_needs_ptx(&choice->section);
 
-	if (why && (engine == ENGINE_SASS || section_needs_sass(&choice->section)))
-		trouble->parameter = engine == ENGINE_SASS ? "engine" : "point";
+	if (why && (engine == ENGINE_SANITIZER || section_needs_sass(&choice->section)))
+		trouble->parameter = engine == ENGINE_SANITIZER ? "engine" : "point";
 	else if (engine == ENGINE_PTX && section_needs_sass(&choice->section))
 		trouble->parameter = "engine";
 	if (trouble->parameter)
 		return trouble_set(trouble, ATTACH_CHOOSE_E_ARGUMENT, program->name, "%.128s: %s",
-				   choice->text, why ?: "only the SASS engine has this point");
+				   choice->text, why ?: "only the sanitizer engine has this point");
 	choices->n++;
 	return 0;
 }

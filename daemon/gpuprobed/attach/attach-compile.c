@@ -2,8 +2,8 @@
 
 /*
  * The last stages of an attach (attach-private.h): compile (a worker), register, prepare (workers
- * make patch images, so that no first launch waits for a compiler), announce. What the SASS engine
- * cannot have is known before any process is told.
+ * make patch images, so that no first launch waits for a compiler), announce. What the sanitizer
+ * engine cannot have is known before any process is told.
  */
 
 #include "attach-private.h"
@@ -50,7 +50,8 @@ static void attach_undo(struct attach *attach) {
 	}
 }
 
-/* What cannot be compiled to patches: no attachment of the object is had by the SASS engine. */
+/* What cannot be compiled to patches: no attachment of the object is had by the sanitizer engine.
+ */
 static void attach_drop_patches(struct attach *attach, const struct object *object,
 				const char *why) {
 	struct attachment *attachment;
@@ -64,7 +65,7 @@ static void attach_drop_patches(struct attach *attach, const struct object *obje
 		}
 }
 
-/* Whether some attachment of the object can be had by the SASS engine alone. */
+/* Whether some attachment of the object can be had by the sanitizer engine alone. */
 static bool attach_needs_sass(const struct attach *attach, const struct object *object) {
 	const struct attachment *attachment;
 
@@ -99,7 +100,7 @@ static void attach_announce(void *userdata) {
 		snprintf(reason, sizeof(reason), "%s", why);
 		attach_undo(attach);
 		attach_fail(attach, ATTACH_E_COMPILE, "", NULL,
-			    "the SASS engine cannot have it: %s", reason);
+			    "the sanitizer engine cannot have it: %s", reason);
 		return;
 	}
 	why = plan_programs_trouble(attach->context->image, outcome.object);
@@ -165,14 +166,17 @@ static int attach_check_program(const struct attach *attach, size_t i, struct gp
 					      attach->linked->programs[choice->program].context,
 					      program->context[k]);
 	r = compiled_check_context(program, name, section->point, error);
+	if (!r)
+		r = compiled_check_thread(program, name, section, error);
 	if (r)
 		return r;
 	compiled_check_patch(program, section, attach->wish.spaces ?: POINT_SPACES_DEFAULT);
 	if (program->patch_fd >= 0 ||
-	    (attach->wish.engine != ENGINE_SASS && !section_needs_sass(section)))
+	    (attach->wish.engine != ENGINE_SANITIZER && !section_needs_sass(section)))
 		return 0;
-	snprintf(error, COMPILED_ERROR_SIZE, "the SASS engine cannot have program %.48s: %.160s",
-		 name, program->patch_reason);
+	snprintf(error, COMPILED_ERROR_SIZE,
+		 "the sanitizer engine cannot have program %.48s: %.160s", name,
+		 program->patch_reason);
 	return COMPILED_E_INVALID;
 }
 
@@ -288,6 +292,7 @@ static int attach_compile_request(struct attach *attach, struct worker_task *tas
 	}
 	if (r == 0) {
 		json_add(job, "btf", json_object_get(json_object_object_get(described, "btf")));
+		json_add_int(job, "thread", attach->linked->thread);
 		json_add(job, JOB_KEY_MAPS, json_object_get(maps));
 		json_add(job, JOB_KEY_PROGRAMS, json_object_get(chosen));
 	}
@@ -339,12 +344,12 @@ static int attach_name(struct attach *attach, json_object *job) {
 	return 0;
 }
 
-/* Whether some program was asked for where only the SASS engine can have it. */
+/* Whether some program was asked for where only the sanitizer engine can have it. */
 static bool attach_wants_sass(const struct attach *attach) {
 	for (size_t i = 0; i < attach->choices.n; i++)
 		if (section_needs_sass(&attach->choices.programs[i].section))
 			return true;
-	return attach->wish.engine == ENGINE_SASS;
+	return attach->wish.engine == ENGINE_SANITIZER;
 }
 
 /* Compiles the programs. */
@@ -379,14 +384,15 @@ static void attach_compile_start(struct attach *attach) {
 }
 
 void attach_compile(struct attach *attach) {
-	if (!engine_rules_any_sass(&attach->context->image->config->engines) &&
+	if (!engine_rules_any_sanitizer(&attach->context->image->config->engines) &&
 	    attach_wants_sass(attach))
-		attach_fail(attach, ATTACH_E_UNAVAILABLE, NULL, NULL,
-			    "this daemon gives no process the SASS engine: start gpuprobed with "
-			    "--engine=sass, or for some "
-			    "processes with --engine=sass:exe=PATH");
-	else if (attach->wish.engine == ENGINE_SASS && attach->choices.n > ATTACH_PATCHES_MAX)
-		attach_fail_limit(attach, "programs of one object for the SASS engine",
+		attach_fail(
+			attach, ATTACH_E_UNAVAILABLE, NULL, NULL,
+			"this daemon gives no process the sanitizer engine: start gpuprobed with "
+			"--engine=sanitizer, or for some "
+			"processes with --engine=sanitizer:exe=PATH");
+	else if (attach->wish.engine == ENGINE_SANITIZER && attach->choices.n > ATTACH_PATCHES_MAX)
+		attach_fail_limit(attach, "programs of one object for the sanitizer engine",
 				  ATTACH_PATCHES_MAX);
 	else
 		attach_compile_start(attach);

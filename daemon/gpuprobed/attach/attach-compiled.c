@@ -110,7 +110,7 @@ int compiled_check_context(const struct gpu_program *program, const char *name,
 	const uint32_t size = point_contexts[point_context_of(point)].size;
 
 	for (size_t i = 0; i < program->n_context; i++)
-		if (program->context[i] >= size) {
+		if (program->context[i] >= size && !point_is_thread(program->context[i])) {
 			snprintf(error, COMPILED_ERROR_SIZE,
 				 "program %s reads byte %d of its context: %s it has %u bytes",
 				 name, program->context[i],
@@ -118,6 +118,17 @@ int compiled_check_context(const struct gpu_program *program, const char *name,
 			return COMPILED_E_INVALID;
 		}
 	return 0;
+}
+
+int compiled_check_thread(const struct gpu_program *program, const char *name,
+			  const struct section *section, char error[static COMPILED_ERROR_SIZE]) {
+	if (!section->device_function || !gpu_program_words(program))
+		return 0;
+	snprintf(error, COMPILED_ERROR_SIZE,
+		 "program %s uses variables of a thread (.thread), which kernels keep and device "
+		 "functions do not have: attach it to a kernel",
+		 name);
+	return COMPILED_E_INVALID;
 }
 
 /* The program has no patch form, for this reason. */
@@ -142,14 +153,13 @@ void compiled_check_patch(struct gpu_program *program, const struct section *sec
 	if (why)
 		compiled_no_patch(program, "%s", why);
 	else if (section->point == POINT_MEMORY && !(spaces & POINT_SPACES_SASS))
-		compiled_no_patch(
-			program,
-			"the SASS engine sees accesses to global, shared and local memory only");
+		compiled_no_patch(program, "the sanitizer engine sees accesses to global, shared "
+					   "and local memory only");
 	for (size_t i = 0; i < program->n_context; i++)
 		if (point->engines & POINT_ON_SASS &&
 		    !point_is_on_sass(point->context, program->context[i]))
 			compiled_no_patch(program, "the program reads the parameters of the "
-						   "kernel, which the SASS engine "
+						   "kernel, which the sanitizer engine "
 						   "does not know");
 }
 
@@ -169,9 +179,10 @@ static int compiled_patch_parse(struct gpu_program *program, size_t i, json_obje
 	    !json_get_int(object, JOB_KEY_PATCH_SIZE, 0, INT64_MAX, &size))
 		return compiled_wrong(error, "size of a patch form");
 	if (!size) {
-		compiled_no_patch(
-			program, "%s",
-			reason && *reason ? reason : "the program has no form for the SASS engine");
+		compiled_no_patch(program, "%s",
+				  reason && *reason
+					  ? reason
+					  : "the program has no form for the sanitizer engine");
 		return 0;
 	}
 	if ((uint64_t)size != worker_task_output_size(task, output))

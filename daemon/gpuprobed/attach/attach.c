@@ -269,7 +269,7 @@ static bool attach_choose_programs(struct attach *attach) {
 			const struct attach_choice *choice = &attach->choices.programs[i];
 
 			attach->chosen[i] = choice->program;
-			if (attach->wish.engine != ENGINE_SASS &&
+			if (attach->wish.engine != ENGINE_SANITIZER &&
 			    !section_needs_sass(&choice->section) &&
 			    !pass_set_builtin(&attach->context->image->passes, &choice->section,
 					      choice->text)) {

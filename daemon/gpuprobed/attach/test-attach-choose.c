@@ -164,24 +164,27 @@ static void test_refused(void **state) {
 		  "kprobe/f@call",
 		  ATTACH_CHOOSE_E_ARGUMENT,
 		  "engine",
-		  "kprobe/f@call: only the SASS engine has this point" },
-		{ { .engine = ENGINE_SASS },
+		  "kprobe/f@call: only the sanitizer engine has this point" },
+		{ { .engine = ENGINE_SANITIZER },
 		  "kprobe/f@x.cu:3",
 		  ATTACH_CHOOSE_E_ARGUMENT,
 		  "engine",
-		  "kprobe/f@x.cu:3: source lines are points of PTX: the SASS engine has none" },
-		{ { .engine = ENGINE_SASS },
+		  "kprobe/f@x.cu:3: source lines are points of PTX: the sanitizer engine has "
+		  "none" },
+		{ { .engine = ENGINE_SANITIZER },
 		  "kprobe/f@block:3",
 		  ATTACH_CHOOSE_E_ARGUMENT,
 		  "engine",
-		  "kprobe/f@block:3: basic blocks are points of PTX: the SASS engine has none" },
-		{ { .engine = ENGINE_SASS },
+		  "kprobe/f@block:3: basic blocks are points of PTX: the sanitizer engine has "
+		  "none" },
+		{ { .engine = ENGINE_SANITIZER },
 		  "kretprobe/dev:g",
 		  ATTACH_CHOOSE_E_ARGUMENT,
 		  "engine",
-		  "kretprobe/dev:g: device functions are functions of PTX: the SASS engine sees "
+		  "kretprobe/dev:g: device functions are functions of PTX: the sanitizer engine "
+		  "sees "
 		  "kernels" },
-		{ { .engine = ENGINE_SASS },
+		{ { .engine = ENGINE_SANITIZER },
 		  "kprobe/__directly_run",
 		  ATTACH_CHOOSE_E_ARGUMENT,
 		  "engine",
@@ -191,7 +194,7 @@ static void test_refused(void **state) {
 		  "kprobe/f@ret",
 		  ATTACH_CHOOSE_E_ARGUMENT,
 		  "point",
-		  "kprobe/f@ret: device functions are functions of PTX: the SASS engine sees "
+		  "kprobe/f@ret: device functions are functions of PTX: the sanitizer engine sees "
 		  "kernels" },
 		{ { .spaces = 2 },
 		  "kprobe/f",

@@ -218,8 +218,9 @@ static void test_patch(void **state) {
 		{ "\"patch_size\":10,\"patch_maps\":2", 0, true, "" },
 		{ "\"patch_size\":0,\"patch_maps\":0,\"patch_reason\":\"it has\\na barrier\"", 0,
 		  false, "it has?a barrier" },
-		{ "\"patch_size\":0", 0, false, "the program has no form for the SASS engine" },
-		{ "\"x\":0", 0, false, "the program has no form for the SASS engine" },
+		{ "\"patch_size\":0", 0, false,
+		  "the program has no form for the sanitizer engine" },
+		{ "\"x\":0", 0, false, "the program has no form for the sanitizer engine" },
 		{ "\"patch_size\":9,\"patch_maps\":2", COMPILED_E_INVALID, false, NULL },
 		{ "\"patch_size\":-1,\"patch_maps\":2", COMPILED_E_INVALID, false, NULL },
 		{ "\"patch_size\":\"10\",\"patch_maps\":2", COMPILED_E_INVALID, false, NULL },
@@ -257,7 +258,7 @@ static void test_patch(void **state) {
 	compiled_free(compiled);
 }
 
-/* What the SASS engine does not know at a point takes the patch form away, and says why. */
+/* What the sanitizer engine does not know at a point takes the patch form away, and says why. */
 static void test_check_patch(void **state) {
 	static const struct {
 		const char *section;

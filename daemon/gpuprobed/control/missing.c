@@ -68,7 +68,7 @@ void missing_each(const struct control_context *context,
 	trouble = worker_pool_trouble(context->attach->program_pool);
 	if (trouble)
 		take("program-worker", trouble, userdata);
-	if (engine_rules_any_sass(&context->image->config->engines) &&
+	if (engine_rules_any_sanitizer(&context->image->config->engines) &&
 	    worker_pool_features(context->image->image_pool) && !missing_feature(context, "patch"))
 		take("patching",
 		     "machine code cannot be patched (--engine): no nvPTXCompiler; install the "

@@ -52,7 +52,7 @@
 struct image_key {
 	XXH128_hash_t hash;
 	uint64_t size;
-	uint32_t kind, flags, capability;
+	uint32_t kind, capability;
 	enum job_twins twins;
 	uid_t uid;
 	size_t n_attachments;
@@ -132,7 +132,7 @@ bool image_number_taken(uint32_t number, void *userdata) {
 static void image_entry_free(struct image_cache *cache, struct image_entry *entry) {
 	TAILQ_REMOVE(&cache->list, entry, link);
 	cache->n--;
-	if (entry->result && entry->result->replaced)
+	if (entry->result && entry->result->made)
 		cache->bytes -= entry->result->size;
 	if (entry->result)
 		image_result_uncache(entry->result);
@@ -309,7 +309,7 @@ void image_abandon(struct image_query *request) {
 
 /* Does the program wait for it? A twin whose module is in use is asked for again. */
 static bool image_query_is_awaited(const struct image_query *request) {
-	return !(request->message.flags & WIRE_IMAGE_FLAG_TWIN) ||
+	return request->message.kind == WIRE_IMAGE_NAMES ||
 	       (request->message.flags & WIRE_IMAGE_FLAG_AWAITED);
 }
 
@@ -330,9 +330,7 @@ static const char *image_query_outlook(const struct image_query *request) {
 		return "";
 	if (request->message.kind == WIRE_IMAGE_NAMES)
 		return "; compiling goes on, and kernels are patched when the process asks again";
-	if (request->message.flags & WIRE_IMAGE_FLAG_TWIN)
-		return "; compiling goes on, and a later launch is probed";
-	return "; compiling goes on, and the next process that loads this image is probed";
+	return "; compiling goes on, and a later launch is probed";
 }
 
 /* The end of the waiting, not of the work. */
@@ -425,7 +423,7 @@ static struct image_result *image_entry_charge(const struct image_query_list *wa
 	struct image_result *own = NULL;
 
 	LIST_FOREACH(request, waiters, link) {
-		const bool names = request->starter && result && result->plan && result->replaced;
+		const bool names = request->starter && result && result->plan && result->made;
 
 		if (!request->starter || !result ||
 		    image_result_charge(result, request->account, names ? request->fd : -1,
@@ -462,7 +460,7 @@ static void image_entry_finish(struct image_result *result, uint64_t keep, void 
 		result->cached = true;
 		entry->expires = keep == IMAGE_KEEP_ALWAYS ? UINT64_MAX
 							   : uv_now(entry->context->loop) + keep;
-		if (result->replaced)
+		if (result->made)
 			cache->bytes += result->size;
 	} else {
 		image_entry_free(cache, entry);
@@ -491,7 +489,6 @@ static int image_entry_start(struct image_entry *entry, const struct image_query
 				&(struct image_work){
 					.context = context,
 					.kind = entry->key.kind,
-					.flags = entry->key.flags,
 					.capability = entry->key.capability,
 					.twins = entry->key.twins,
 					.image = cache->last_image,
@@ -536,7 +533,6 @@ static void image_key_fill(struct image_key *key, const struct image_query *requ
 	key->hash = request->hash;
 	key->size = request->message.image_size;
 	key->kind = request->message.kind;
-	key->flags = request->message.flags & ~(uint32_t)WIRE_IMAGE_FLAG_AWAITED;
 	key->capability =
 		request->message.capability_major * 10 + request->message.capability_minor;
 	key->twins = image_twins(context, process);
@@ -745,7 +741,7 @@ static const char *image_refusal(struct image_context *context, const struct pro
 				 bool plan, bool *told, struct image_budget *budget) {
 	const enum engine engine = engine_rules_find(&context->config->engines, &process->facts);
 	const bool directly = image_runs_directly(context, process),
-		   sass = engine == ENGINE_SASS && !directly;
+		   sass = engine == ENGINE_SANITIZER && !directly;
 	struct image_match match;
 
 	*told = false;
@@ -753,7 +749,7 @@ static const char *image_refusal(struct image_context *context, const struct pro
 		return "engine off: the daemon's configuration leaves this process alone "
 		       "(--engine)";
 	if (sass && !plan)
-		return "engine sass: no twins are made for this process (--engine)";
+		return "engine sanitizer: no twins are made for this process (--engine)";
 	if (!sass && plan)
 		return "engine ptx: machine code of this process is not patched (--engine)";
 	image_match(&match, context, &process->facts, plan);
@@ -765,7 +761,7 @@ static const char *image_refusal(struct image_context *context, const struct pro
 	*told = match.other && !directly;
 	return !match.other ? "no attachment means this process"
 	       : sass       ? "what is attached needs twins, and this process has none"
-			    : "what is attached needs the SASS engine, which this process has not";
+		      : "what is attached needs the sanitizer engine, which this process has not";
 }
 
 /* *fdp is -1 once it is a request's. */

@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * Patch images: what the programs of some attachments are on the SASS engine, for one compute
+ * Patch images: what the programs of some attachments are on the sanitizer engine, for one compute
  * capability. Made by a job `patch` without names, at attach already, and kept, so that a plan
  * needs only names to be matched.
  */

@@ -45,7 +45,7 @@ void plan_note_capability(struct image_context *context, uint32_t capability) {
 		context->capabilities[context->n_capabilities++] = capability;
 }
 
-/* The attachments of the object that the SASS engine can have. */
+/* The attachments of the object that the sanitizer engine can have. */
 static size_t plan_ids_of(const struct image_context *context, const struct object *object,
 			  uint64_t ids[static JOB_IMAGE_PROGRAMS_MAX]) {
 	const struct attachment *attachment;
@@ -178,7 +178,8 @@ static void plan_prepare_processes(struct plan_prepare *prepare, struct image_co
 	struct image_match match;
 
 	LIST_FOREACH(process, &context->processes->list, link) {
-		if (engine_rules_find(&context->config->engines, &process->facts) != ENGINE_SASS)
+		if (engine_rules_find(&context->config->engines, &process->facts) !=
+		    ENGINE_SANITIZER)
 			continue;
 		image_match(&match, context, &process->facts, true);
 		if (object && !plan_concerns(context, &match, object))
@@ -203,7 +204,7 @@ int plan_prepare(struct image_context *context, const struct object *object,
 	struct plan_prepare *prepare;
 	struct image_match match;
 
-	if (!n || !engine_rules_any_sass(&context->config->engines))
+	if (!n || !engine_rules_any_sanitizer(&context->config->engines))
 		return 1;
 	prepare = calloc(1, sizeof(*prepare));
 	if (!prepare)

@@ -181,7 +181,7 @@ void process_table_count(const struct process_table *table, const struct registr
 	const struct module *module;
 
 	TAILQ_FOREACH(attachment, &registry->attachments, link) {
-		attachment->n_modules = attachment->n_processes = 0;
+		attachment->n_modules = attachment->n_processes = attachment->n_recompiled = 0;
 		attachment->counted = NULL;
 	}
 	LIST_FOREACH(process, &table->list, link)
@@ -193,6 +193,7 @@ void process_table_count(const struct process_table *table, const struct registr
 				if (!attachment)
 					continue;
 				attachment->n_modules++;
+				attachment->n_recompiled += !module->result->plan;
 				attachment->n_processes += attachment->counted != process;
 				attachment->counted = process;
 			}

@@ -170,8 +170,8 @@ struct world {
 	struct client client;
 };
 
-/* An object with maps 11 (small sums) and 12; attachment 1 uses 11, 2 (engine sass) 12 and 11, 3
- * has no patch form. */
+/* An object with maps 11 (small sums) and 12; attachment 1 uses 11, 2 (engine sanitizer) 12 and 11,
+ * 3 has no patch form. */
 static int setup(void **state) {
 	static const uint8_t orders[3][2] = { { 0 }, { 1, 0 }, {} };
 	static const size_t n_orders[] = { 1, 2, 0 };
@@ -195,7 +195,7 @@ static int setup(void **state) {
 	daemon->loop = &world->loop;
 	daemon->config = &world->config;
 	config_set_defaults(&world->config);
-	world->config.engines.fallback = ENGINE_SASS;
+	world->config.engines.fallback = ENGINE_SANITIZER;
 	registry_init(&daemon->registry);
 	process_table_init(&daemon->processes, NULL, NULL, NULL);
 	outcome_log_init(&daemon->outcomes);
@@ -216,7 +216,7 @@ static int setup(void **state) {
 		snprintf(attachments[i]->of.gpu.symbol, sizeof(attachments[i]->of.gpu.symbol),
 			 "p%zu", i);
 		attachments[i]->of.gpu.maps = i == 0 ? 1 : i == 1 ? 3 : 0;
-		attachments[i]->of.gpu.engine = i == 1 ? ENGINE_SASS : ENGINE_AUTO;
+		attachments[i]->of.gpu.engine = i == 1 ? ENGINE_SANITIZER : ENGINE_AUTO;
 		attachments[i]->of.gpu.n_patch_maps = n_orders[i];
 		memcpy(attachments[i]->of.gpu.patch_maps, orders[i], 2);
 		if (i < 2)
@@ -331,9 +331,9 @@ static void arm(struct world *world) {
 			 0);
 }
 
-#define NO_TWINS                                                                            \
-	": this process has the SASS engine alone; gpuprobed --engine=ptx:exe=PATH is for " \
-	"programs "                                                                         \
+#define NO_TWINS                                                                                 \
+	": this process has the sanitizer engine alone; gpuprobed --engine=ptx:exe=PATH is for " \
+	"programs "                                                                              \
 	"that need twins"
 
 /* The first time the image is made, then the names are matched; the second time there is nothing to
@@ -356,7 +356,7 @@ static void test_plan(void **state) {
 	assert_int_equal(sent[0].image_reply.attachment_count, 1);
 	assert_int_equal(sent[4].header.type, WIRE_IDS);
 	assert_int_equal(sent[4].ids.ids[0], 2);
-	assert_int_equal(sent[0].image_reply.verdict, WIRE_VERDICT_REPLACED);
+	assert_int_equal(sent[0].image_reply.verdict, WIRE_VERDICT_MADE);
 	assert_int_equal(sent[0].image_reply.slot_count, 3);
 	check_slot(1, 0, WIRE_SLOT_PROCESS, 48);
 	check_slot(2, 12, WIRE_SLOT_POINTER, 56);
@@ -387,7 +387,7 @@ static void test_plan(void **state) {
 	assert_int_equal(daemon->outcomes.n, 2);
 	outcome = TAILQ_FIRST(&daemon->outcomes.list);
 	assert_int_equal(outcome->kind, OUTCOME_PROBED);
-	assert_string_equal(outcome_engine_name(outcome->engine), "sass");
+	assert_string_equal(outcome_engine_name(outcome->engine), "sanitizer");
 	assert_string_equal(outcome->demangled, "k()");
 	outcome = TAILQ_NEXT(outcome, link);
 	assert_string_equal(outcome->reason, "it has a barrier" NO_TWINS);
@@ -461,8 +461,8 @@ static void test_engines(void **state) {
 		  "engine ptx: machine code of this process is not patched (--engine)" },
 		{ ENGINE_AUTO, WIRE_IMAGE_NAMES,
 		  "engine ptx: machine code of this process is not patched (--engine)" },
-		{ ENGINE_SASS, WIRE_IMAGE_PTX,
-		  "engine sass: no twins are made for this process (--engine)" },
+		{ ENGINE_SANITIZER, WIRE_IMAGE_PTX,
+		  "engine sanitizer: no twins are made for this process (--engine)" },
 	};
 	struct world *world = *state;
 
@@ -488,9 +488,9 @@ static void check_left_out(const struct world *world, unsigned int n, uint64_t a
 
 /* A process has one engine: what needs the other one is said, once, with what helps. */
 static void test_one_engine(void **state) {
-	static const char *const no_sass =
-		": this process has twins alone; gpuprobed --engine=sass:exe=PATH gives programs "
-		"the SASS engine when they start";
+	static const char *const no_sass = ": this process has twins alone; gpuprobed "
+					   "--engine=sanitizer:exe=PATH gives programs "
+					   "the sanitizer engine when they start";
 	struct world *world = *state;
 	struct daemon *daemon = &world->daemon;
 	char reason[256];
@@ -498,19 +498,20 @@ static void test_one_engine(void **state) {
 	world->config.engines.fallback = ENGINE_AUTO;
 	attach_detach(&daemon->attach, registry_attachment(&daemon->registry, 1));
 	attach_detach(&daemon->attach, registry_attachment(&daemon->registry, 3));
-	snprintf(reason, sizeof(reason), "engine sass%s", no_sass);
+	snprintf(reason, sizeof(reason), "engine sanitizer%s", no_sass);
 	for (int i = 0; i < 2; i++) {
 		ask(world, WIRE_IMAGE_PTX, "x");
-		check_own("what is attached needs the SASS engine, which this process has not");
+		check_own(
+			"what is attached needs the sanitizer engine, which this process has not");
 		check_left_out(world, 1, 2, reason);
 	}
 	registry_attachment(&daemon->registry, 2)->of.gpu.engine = ENGINE_AUTO;
 	registry_attachment(&daemon->registry, 2)->section.point = POINT_CLASS;
-	snprintf(reason, sizeof(reason), "only the SASS engine has this point%s", no_sass);
+	snprintf(reason, sizeof(reason), "only the sanitizer engine has this point%s", no_sass);
 	ask(world, WIRE_IMAGE_PTX, "x");
 	check_left_out(world, 2, 2, reason);
 
-	world->config.engines.fallback = ENGINE_SASS;
+	world->config.engines.fallback = ENGINE_SANITIZER;
 	registry_attachment(&daemon->registry, 2)->of.gpu.engine = ENGINE_PTX;
 	strcpy(registry_attachment(&daemon->registry, 2)->of.gpu.patch_reason, "engine ptx");
 	for (int i = 0; i < 2; i++) {
@@ -559,7 +560,7 @@ static void test_prepare(void **state) {
 	world->config.engines.fallback = ENGINE_PTX;
 	assert_int_equal(plan_prepare(&daemon->image, object, &filter, 10000, on_prepared, &done),
 			 1); /* nobody gets it */
-	world->config.engines.fallback = ENGINE_SASS;
+	world->config.engines.fallback = ENGINE_SANITIZER;
 	assert_int_equal(plan_prepare(&daemon->image, object, &filter, 10000, on_prepared, &done),
 			 0);
 	assert_int_equal(n_jobs, 1);
@@ -707,61 +708,27 @@ static void test_many_images(void **state) {
 	assert_non_null(plan_image_find(&daemon->image, 100 + PLAN_IMAGES_MAX + 49, ids, 2));
 }
 
-/* A detach asks for what is left at once, and modules with nothing left are retired. */
+/* A detach asks for what is left at once, and processes are told of maps that nobody uses. */
 static void test_detach(void **state) {
 	static const uint64_t both[] = { 1, 2 };
 	struct world *world = *state;
 	struct daemon *daemon = &world->daemon;
 	struct shim_connection mirror = { .state = SHIM_MIRROR };
-	const union wire_message synced = { .header = { .type = WIRE_SYNCED } };
-	union wire_message armed = { .armed = { .header = { .type = WIRE_ARMED } } };
-	struct image_result *result;
-	struct module *module;
 
 	plan_note_capability(&daemon->image, 90);
 	ask(world, WIRE_IMAGE_NAMES, "names");
 	answer_plan(0, "", DATA_SIZE, NULL, 0);
 	answer_plan(1, KERNEL, DATA_SIZE, both, 2);
-	assert_int_equal(image_result_new(&result), 0);
-	result->attachments = calloc(2, sizeof(uint64_t));
-	result->attachments[0] = 1;
-	result->attachments[1] = 3;
-	result->n_attachments = 2;
-	assert_int_equal(process_module_new(&daemon->processes, world->process, result, &module),
-			 0);
-	image_result_unref(result);
-	armed.armed.module_id = module->id;
 	world->connection.userdata = &world->client;
 	world->process->connections[world->process->n_connections++] = &mirror;
 	n_sent = 0;
 	attach_detach(&daemon->attach, registry_attachment(&daemon->registry, 1));
-	assert_int_equal(n_sent, 0); /* 3 is left in the module, 2 uses both maps */
+	assert_int_equal(n_sent, 0); /* 2 uses both maps */
 	assert_int_equal(n_jobs, 3); /* what the process will ask for */
 	assert_null(member(jobs[2].request, "names"));
 	assert_int_equal(json_object_array_length(member(jobs[2].request, "attachments")), 1);
-	connection_full = true;
 	attach_detach(&daemon->attach, registry_attachment(&daemon->registry, 3));
-	connection_full = false;
 	assert_int_equal(n_sent, 0);
-	mirror.userdata = &world->client;
-	for (int i = 0; i < 2; i++) /* told once, when there is room */
-		assert_int_equal(client_handlers.message(&mirror, &synced, -1, &daemon->client), 0);
-	assert_int_equal(n_sent, 1);
-	assert_int_equal(sent[0].header.type, WIRE_RETIRE);
-	assert_int_equal(sent[0].retire.module_id, module->id);
-	module->retiring = true;
-	n_sent = 0;
-	world->client.process->n_connections =
-		0; /* its mirror's connection is not there yet, then it is */
-	assert_int_equal(client_handlers.message(&world->connection, &armed, -1, &daemon->client),
-			 0);
-	assert_int_equal(n_sent, 0);
-	world->process->connections[world->process->n_connections++] = &mirror;
-	assert_int_equal(client_handlers.message(&world->connection, &armed, -1, &daemon->client),
-			 0);
-	assert_int_equal(n_sent, 1);
-	assert_int_equal(sent[0].header.type, WIRE_RETIRE);
-	n_sent = 0;
 	for (size_t i = 0; i < 2; i++) { /* only what it has memory of is disarmed */
 		struct map_instance *instance;
 
@@ -770,8 +737,7 @@ static void test_detach(void **state) {
 				 0);
 	}
 	attach_detach(&daemon->attach, registry_attachment(&daemon->registry, 2));
-	for (size_t i = 0; i < n_sent;
-	     i++) /* maps that nobody uses any more; a plan is not retired */
+	for (size_t i = 0; i < n_sent; i++) /* maps that nobody uses any more */
 		assert_int_equal(sent[i].header.type, WIRE_DISARM);
 	assert_int_equal(n_sent, 2);
 }
@@ -783,7 +749,7 @@ static void test_detached_meanwhile(void **state) {
 
 	for (int plan = 0; plan < 2; plan++) {
 		assert_int_equal(image_result_new(&result), 0);
-		result->replaced = true;
+		result->made = true;
 		result->fd = memfd_new_sealed("new", "new", 3);
 		result->plan = plan;
 		result->attachments = calloc(2, sizeof(uint64_t));
@@ -796,7 +762,7 @@ static void test_detached_meanwhile(void **state) {
 		result->attachments[1] = 1; /* one is left */
 		n_sent = 0;
 		assert_int_equal(image_answer(&world->daemon.image, &world->client, 1, result), 0);
-		assert_int_equal(sent[0].image_reply.verdict, WIRE_VERDICT_REPLACED);
+		assert_int_equal(sent[0].image_reply.verdict, WIRE_VERDICT_MADE);
 		image_result_unref(result);
 	}
 }
@@ -828,14 +794,14 @@ static void test_too_many_plans(void **state) {
 	struct image_result *result;
 
 	assert_int_equal(image_result_new(&result), 0);
-	result->plan = result->replaced = true;
+	result->plan = result->made = true;
 	result->fd = memfd_new_sealed("new", "new", 3);
 	result->attachments = calloc(1, sizeof(uint64_t));
 	result->attachments[result->n_attachments++] = 1;
 	for (int i = 0; i <= PROCESS_PLANS_MAX; i++) {
 		n_sent = 0;
 		assert_int_equal(image_answer(&world->daemon.image, &world->client, 1, result), 0);
-		assert_int_equal(sent[0].image_reply.verdict == WIRE_VERDICT_REPLACED,
+		assert_int_equal(sent[0].image_reply.verdict == WIRE_VERDICT_MADE,
 				 i < PROCESS_PLANS_MAX);
 	}
 	check_own("this process has 1024 plans: no more");
@@ -843,7 +809,7 @@ static void test_too_many_plans(void **state) {
 	process_module_free(world->process, LIST_FIRST(&world->process->modules));
 	n_sent = 0;
 	assert_int_equal(image_answer(&world->daemon.image, &world->client, 1, result), 0);
-	assert_int_equal(sent[0].image_reply.verdict, WIRE_VERDICT_REPLACED);
+	assert_int_equal(sent[0].image_reply.verdict, WIRE_VERDICT_MADE);
 	assert_int_equal(sent[0].image_reply.later, WIRE_LATER_NOT);
 	image_result_unref(result);
 }
@@ -854,7 +820,7 @@ static void test_too_many_modules(void **state) {
 	struct image_result *result;
 
 	assert_int_equal(image_result_new(&result), 0);
-	result->replaced = true;
+	result->made = true;
 	result->fd = memfd_new_sealed("new", "new", 3);
 	result->attachments = calloc(1, sizeof(uint64_t));
 	result->attachments[result->n_attachments++] = 1;
@@ -862,14 +828,14 @@ static void test_too_many_modules(void **state) {
 	for (int i = 0; i < 2; i++) {
 		n_sent = 0;
 		assert_int_equal(image_answer(&world->daemon.image, &world->client, 1, result), 0);
-		assert_int_equal(sent[0].image_reply.verdict == WIRE_VERDICT_REPLACED, i == 0);
+		assert_int_equal(sent[0].image_reply.verdict == WIRE_VERDICT_MADE, i == 0);
 	}
 	check_own("quota: the processes of uid 0 have 32768 probed modules, or those of all users "
 		  "262144: no more");
 	process_module_free(world->process, LIST_FIRST(&world->process->modules));
 	n_sent = 0;
 	assert_int_equal(image_answer(&world->daemon.image, &world->client, 1, result), 0);
-	assert_int_equal(sent[0].image_reply.verdict, WIRE_VERDICT_REPLACED);
+	assert_int_equal(sent[0].image_reply.verdict, WIRE_VERDICT_MADE);
 	image_result_unref(result);
 }
 
@@ -880,13 +846,13 @@ static void test_later(void **state) {
 	struct image_result *result;
 
 	assert_int_equal(image_result_new(&result), 0);
-	result->plan = result->replaced = true;
+	result->plan = result->made = true;
 	result->fd = memfd_new_sealed("new", "new", 3);
 	result->attachments = calloc(2, sizeof(uint64_t));
 	result->attachments[result->n_attachments++] = 1;
 	result->attachments[result->n_attachments++] = 2;
 	assert_int_equal(image_answer(&world->daemon.image, &world->client, 1, result), 0);
-	for (uint32_t later = WIRE_LATER_KEEP; later <= WIRE_LATER_BARE; later++) {
+	for (uint32_t later = WIRE_LATER_KEEP; later <= WIRE_LATER_REMOVE; later++) {
 		n_sent = 0;
 		assert_int_equal(image_answer_own(&world->daemon.image, &world->client, 1, true,
 						  true, "%s", "quota"),

@@ -10,11 +10,13 @@
  *   1  what is attached
  *   2  `session` and `starts`, by which processes know the state again (1: none did); `last`, so
  *      that no id is given out twice (1: the highest that is there)
+ *   3  the engine that was "sass" is "sanitizer"
  */
 
 #include "state.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <sys/random.h>
 
 #include "lib/json.h"
@@ -59,8 +61,26 @@ static int convert_1(json_object *state) {
 	return 0;
 }
 
+static int convert_2(json_object *state) {
+	json_object *objects = json_member(state, "objects");
+
+	for (size_t i = 0; i < json_length_of(objects); i++) {
+		json_object *list =
+			json_member(json_object_array_get_idx(objects, i), "attachments");
+
+		for (size_t j = 0; j < json_length_of(list); j++) {
+			json_object *attachment = json_object_array_get_idx(list, j);
+			const char *engine = json_string_of(attachment, "engine");
+
+			if (engine && !strcmp(engine, "sass"))
+				json_add_string(attachment, "engine", "sanitizer");
+		}
+	}
+	return 0;
+}
+
 /* From version i + 1 to the next. */
-static int (*const converters[STATE_VERSION - 1])(json_object *state) = { convert_1 };
+static int (*const converters[STATE_VERSION - 1])(json_object *state) = { convert_1, convert_2 };
 
 int state_convert(json_object *state, char error[static STATE_ERROR_SIZE]) {
 	int64_t version = json_int_of(state, "version");

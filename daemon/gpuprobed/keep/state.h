@@ -22,7 +22,7 @@ enum {
 	STATE_E_OBJECT, /* an object cannot be restored: the error says why */
 };
 
-#define STATE_VERSION 2
+#define STATE_VERSION 3
 #define STATE_SIZE_MAX ((size_t)64 << 20)
 #define STATE_ERROR_SIZE 256
 

@@ -163,7 +163,7 @@ static void test_refused(void **state) {
 	refused("{\"version\":2,\"objects\":[{\"id\":7", "damaged");
 	refused("[]", "damaged");
 	refused("{\"layout\":3}", "no version");
-	refused("{\"version\":3,\"daemon\":\"9.9\"}", "version 3, written by gpuprobed 9.9");
+	refused("{\"version\":4,\"daemon\":\"9.9\"}", "version 4, written by gpuprobed 9.9");
 	refused("{\"version\":2,\"layout\":4}", "maps are laid out");
 	refused("{\"version\":2,\"layout\":3,\"patch\":2}", "patches of version 2");
 	assert_int_equal(chmod(path, 0666), 0);
@@ -189,6 +189,22 @@ static void write_changed(const char *const pairs[][2], size_t n) {
 	}
 	copy_golden("state-1.json"); /* with its mode */
 	write_state(text);
+}
+
+/* What was attached with --engine=sass is with --engine=sanitizer. */
+static void test_sanitizer(void **state) {
+	static const char *const pair[1][2] = { { "\"engine\":\"auto\"", "\"engine\":\"sass\"" } };
+	char error[STATE_ERROR_SIZE] = "";
+	struct state_numbers numbers = {};
+	json_object *json = NULL;
+
+	write_changed(pair, 1);
+	assert_int_equal(state_load(path, &json, error), 0);
+	assert_non_null(strstr(json_object_to_json_string(json), "\"sanitizer\""));
+	assert_null(strstr(json_object_to_json_string(json), "\"sass\""));
+	json_object_put(json);
+	restore(&numbers);
+	assert_int_equal(registry_attachment(&registry, 12)->of.gpu.engine, ENGINE_SANITIZER);
 }
 
 /* An object of which something is missing or absurd is not restored, and nothing of it is left. */
@@ -296,6 +312,7 @@ int main(int argc, char *argv[]) {
 		cmocka_unit_test_setup_teardown(test_upgrade, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_round, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_refused, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_sanitizer, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_objects, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_numbers, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_unsent, setup, teardown),

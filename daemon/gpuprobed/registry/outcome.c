@@ -199,7 +199,7 @@ const char *outcome_engine_name(enum outcome_engine engine) {
 	static const char *const names[] = {
 		[OUTCOME_ENGINE_NONE] = "",
 		[OUTCOME_ENGINE_PTX] = "ptx",
-		[OUTCOME_ENGINE_SASS] = "sass",
+		[OUTCOME_ENGINE_SANITIZER] = "sanitizer",
 		[OUTCOME_ENGINE_MACHINE_CODE] = "machine code",
 	};
 

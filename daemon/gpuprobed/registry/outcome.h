@@ -20,7 +20,7 @@ enum outcome_kind {
 enum outcome_engine {
 	OUTCOME_ENGINE_NONE,
 	OUTCOME_ENGINE_PTX,
-	OUTCOME_ENGINE_SASS,
+	OUTCOME_ENGINE_SANITIZER,
 	OUTCOME_ENGINE_MACHINE_CODE, /* a twin that was made from machine code */
 };
 
@@ -111,11 +111,12 @@ bool outcome_log_has(const struct outcome_log *log, pid_t pid,
 		     const struct outcome_subject *subject, const char *reason);
 
 const char *outcome_kind_name(enum outcome_kind kind);
-/* Whether the text of a report (proto/wire.h) says that the SASS engine leaves a module alone. */
+/* Whether the text of a report (proto/wire.h) says that the sanitizer engine leaves a module alone.
+ */
 bool outcome_is_left_alone(const char *text);
 
 const char *outcome_engine_name(
-	enum outcome_engine engine); /* "ptx", "sass", "machine code" or empty */
+	enum outcome_engine engine); /* "ptx", "sanitizer", "machine code" or empty */
 
 /* Whether the outcome is about a kernel that the pattern means (job.md, "Kernel names"). */
 bool outcome_means(const struct outcome *outcome, const char *pattern);

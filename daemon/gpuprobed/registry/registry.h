@@ -82,7 +82,8 @@ struct gpu_program {
 	size_t n_context;
 	uint64_t maps; /* bit i: uses object->maps[i] */
 	enum engine engine; /* as asked for */
-	int patch_fd; /* sealed patch form of the program; -1: the SASS engine cannot have it */
+	int patch_fd; /* sealed patch form of the program; -1: the sanitizer engine cannot have it
+		       */
 	char patch_reason[192]; /* why not */
 	uint8_t patch_maps[REGISTRY_OBJECT_MAPS_MAX]; /* its slots behind that of the process: maps
 							 of the object */
@@ -109,6 +110,7 @@ struct attachment {
 	uint32_t spaces; /* MEMORY: bits of point_space() */
 	struct filter filter;
 	unsigned int n_modules, n_processes; /* that have it: process_table_count() */
+	unsigned int n_recompiled; /* of the modules: twins from PTX */
 	const void *counted; /* the process that was counted last */
 	bool leaving; /* it goes out of the state */
 	uint32_t slot; /* in the store (keep.h), of the program's fd, or of the link of a program on
@@ -147,6 +149,9 @@ struct object *object_free(struct object *object);
 /* A program without text or patch form. */
 void gpu_program_init(struct gpu_program *program);
 void gpu_program_deinit(struct gpu_program *program);
+
+/* The words of a thread's variables that it uses: bit i is word i. */
+uint32_t gpu_program_words(const struct gpu_program *program);
 
 /* A fresh attachment of the object, not in the registry yet. 0 or -ENOMEM. */
 int attachment_new(struct attachment **attachmentp, struct object *object,

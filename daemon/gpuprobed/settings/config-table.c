@@ -135,17 +135,17 @@ const struct config_setting config_settings[] = {
 		  "times\n"
 		  "(default: what the pass kprobe_entry says, " DAEMON_STUB_DEFAULT ")" },
 	{ "keep-artifacts", CONFIG_TEXT, .offset = AT(keep_artifacts), .argument = "DIR",
-	  .help = "keep the PTX and the new image of each replaced image in DIR" },
+	  .help = "keep the PTX and the image of each twin in DIR" },
 	{ "engine", CONFIG_LIST, CONFIG_LIVE, .offset = AT(engine_texts),
 	  .apply = config_apply_engine, .argument = "ENGINE[:MATCH]",
 	  .help = "how probes get into kernels of processes: ptx (the default): by twins, from "
 		  "PTX; auto: from machine\n"
-		  "code, too, where an image has no PTX; sass: into machine code, by NVIDIA's "
+		  "code, too, where an image has no PTX; sanitizer: into machine code, by NVIDIA's "
 		  "library; off:\n"
 		  "not at all. MATCH: uid=N, exe=PATH, comm=NAME or\n"
 		  "cgroup=PATH; the first one that matches decides, a rule without one is for all "
 		  "others.\n"
-		  "NVIDIA's profilers do not work in processes that have the SASS engine" },
+		  "NVIDIA's profilers do not work in processes that have the sanitizer engine" },
 	{ "exclude", CONFIG_LIST, CONFIG_LIVE, .offset = AT(excludes),
 	  .apply = config_apply_exclude, .argument = "MATCH",
 	  .help = "processes that are never probed nor traced, whatever is attached: uid=N, "
@@ -153,7 +153,8 @@ const struct config_setting config_settings[] = {
 		  "comm=NAME or cgroup=PATH; may be given several times" },
 	{ "sanitizer", CONFIG_TEXT, CONFIG_LIVE, .offset = AT(sanitizer),
 	  .apply = config_apply_sanitizer, .argument = "PATH",
-	  .help = "NVIDIA's libsanitizer-public.so, for the SASS engine (default: where toolkits "
+	  .help = "NVIDIA's libsanitizer-public.so, for the sanitizer engine (default: where "
+		  "toolkits "
 		  "put it)" },
 	{ "cupti", CONFIG_TEXT, .offset = AT(cupti), .apply = config_apply_cupti,
 	  .argument = "PATH",

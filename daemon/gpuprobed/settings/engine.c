@@ -3,10 +3,11 @@
 /*
  * Decides which engine a process gets, by the rules of --engine (engine.h): a process has one.
  *
- * A process has to load the SASS engine before its first CUDA call, long before an attachment may
- * mean it: so the rules are on the interest page, where a shim applies them to itself. The daemon
- * applies them again to what it has read about the process, and believes that. By default nobody
- * gets the SASS engine, because NVIDIA's profilers do not work in a process that has it.
+ * A process has to load the sanitizer engine before its first CUDA call, long before an attachment
+ * may mean it: so the rules are on the interest page, where a shim applies them to itself. The
+ * daemon applies them again to what it has read about the process, and believes that. By default
+ * nobody gets the sanitizer engine, because NVIDIA's profilers do not work in a process that has
+ * it.
  */
 
 #include "engine.h"
@@ -15,13 +16,15 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const engine_names[] = { "auto", "ptx", "sass", "off" };
+static const char *const engine_names[] = { "auto", "ptx", "sanitizer", "off" };
 
 const char *engine_name(enum engine engine) {
 	return engine_names[engine];
 }
 
 bool engine_from_name(const char *name, bool may_be_off, enum engine *enginep) {
+	if (strcmp(name, "sass") == 0) /* until twins from machine code take the name */
+		name = engine_name(ENGINE_SANITIZER);
 	for (unsigned int i = 0; i < (may_be_off ? 4 : 3); i++)
 		if (strcmp(name, engine_names[i]) == 0) {
 			*enginep = (enum engine)i;
@@ -46,15 +49,15 @@ int engine_rules_add(struct engine_rules *rules, const char *text,
 	const char *colon = strchr(text, ':');
 	const size_t length = colon ? (size_t)(colon - text) : strlen(text);
 	struct engine_rule rule = {};
-	char name[8] = "";
+	char name[16] = "";
 	const char *why;
 
 	if (length < sizeof(name))
 		memcpy(name, text, length);
 	if (!engine_from_name(name, true, &rule.engine))
-		return engine_wrong(
-			error,
-			"expected auto, ptx, sass or off, perhaps with a match: sass:uid=1000");
+		return engine_wrong(error,
+				    "expected auto, ptx, sanitizer or off, perhaps with a match: "
+				    "sanitizer:uid=1000");
 	if (!colon && rules->has_fallback)
 		return engine_wrong(error, "there is a rule for everybody else already (%s)",
 				    engine_name(rules->fallback));
@@ -80,11 +83,11 @@ enum engine engine_rules_find(const struct engine_rules *rules, const struct pro
 	return rules->fallback;
 }
 
-bool engine_rules_any_sass(const struct engine_rules *rules) {
+bool engine_rules_any_sanitizer(const struct engine_rules *rules) {
 	for (size_t i = 0; i < rules->n; i++)
-		if (rules->rules[i].engine == ENGINE_SASS)
+		if (rules->rules[i].engine == ENGINE_SANITIZER)
 			return true;
-	return rules->fallback == ENGINE_SASS;
+	return rules->fallback == ENGINE_SANITIZER;
 }
 
 size_t engine_rules_to_page(const struct engine_rules *rules,
@@ -96,7 +99,7 @@ size_t engine_rules_to_page(const struct engine_rules *rules,
 		const enum engine engine = last ? rules->fallback : rules->rules[i].engine;
 
 		filter_to_rule(last ? &everybody : &rules->rules[i].filter, &page[i]);
-		if (engine != ENGINE_SASS)
+		if (engine != ENGINE_SANITIZER)
 			page[i].flags |= INTEREST_RULE_NOT;
 	}
 	return rules->n + 1;

@@ -14,7 +14,7 @@
 enum engine {
 	ENGINE_AUTO,
 	ENGINE_PTX,
-	ENGINE_SASS,
+	ENGINE_SANITIZER,
 	ENGINE_OFF,
 };
 
@@ -40,9 +40,10 @@ struct engine_rules {
 	enum engine fallback; /* for processes that match no rule */
 };
 
-/* "auto", "ptx", "sass", "off". */
+/* "auto", "ptx", "sanitizer", "off". */
 const char *engine_name(enum engine engine);
-/* The engine of that name; off only if may_be_off. False: no engine has that name. */
+/* The engine of that name, or of one that it had before; off only if may_be_off. False: no engine
+ * has that name. */
 bool engine_from_name(const char *name, bool may_be_off, enum engine *enginep);
 
 /* Adds ENGINE[:MATCH]. 0, or ENGINE_E_INVALID with one line in error. */
@@ -51,8 +52,8 @@ int engine_rules_add(struct engine_rules *rules, const char *text,
 
 enum engine engine_rules_find(const struct engine_rules *rules, const struct process_facts *facts);
 
-/* Whether any rule gives the SASS engine. */
-bool engine_rules_any_sass(const struct engine_rules *rules);
+/* Whether any rule gives the sanitizer engine. */
+bool engine_rules_any_sanitizer(const struct engine_rules *rules);
 
 /* The rules for the interest page; how many. */
 size_t engine_rules_to_page(const struct engine_rules *rules,

@@ -132,7 +132,7 @@ static void test_precedence(void **state) {
 static void test_lists(void **state) {
 	struct config *config;
 
-	write_file(main_file, "stub = a\nstub = b\nengine = sass:uid=1\n");
+	write_file(main_file, "stub = a\nstub = b\nengine = sanitizer:uid=1\n");
 	write_drop_in("a.conf", "stub = c\nengine = off:uid=2\nengine = auto\n");
 	config = read_config(0, NULL, NULL, NULL);
 	assert_int_equal(config->stubs.n, 3);
@@ -143,11 +143,11 @@ static void test_lists(void **state) {
 	assert_int_equal(config->engines.fallback, ENGINE_AUTO);
 	config_free(config);
 
-	config = read_config(0, "--stub=x", "--stub=y", "--engine=sass");
+	config = read_config(0, "--stub=x", "--stub=y", "--engine=sanitizer");
 	assert_int_equal(config->stubs.n, 2);
 	assert_string_equal(config->stubs.items[0], "x");
 	assert_int_equal(config->engines.n, 0);
-	assert_int_equal(config->engines.fallback, ENGINE_SASS);
+	assert_int_equal(config->engines.fallback, ENGINE_SANITIZER);
 	config_free(config);
 
 	write_drop_in("b.conf", "engine =\nengine = off\nstub =\n");
@@ -181,8 +181,8 @@ static void test_bad_file(void **state) {
 		{ "verify = true", ":1: verify = true: expected on or off" },
 		{ "allow-exit = 1", ":1: allow-exit = 1: expected yes or no" },
 		{ "workers = 2\nworkers = 2", ":2: workers = 2: this file has set it before" },
-		{ "engine = sass:gid=1",
-		  ":1: engine = sass:gid=1: expected uid=N, exe=PATH, comm=NAME or cgroup=PATH" },
+		{ "engine = sanitizer:gid=1", ":1: engine = sanitizer:gid=1: expected uid=N, "
+					      "exe=PATH, comm=NAME or cgroup=PATH" },
 		{ "exclude = exe=a",
 		  ":1: exclude = exe=a: expected an absolute path or a glob after exe=" },
 		{ "exclude = uid=x", ":1: exclude = uid=x: expected a number after uid=" },
@@ -261,7 +261,7 @@ static void test_command_line(void **state) {
 	read_config(CONFIG_E_USAGE, "--workers=0", NULL, NULL);
 	assert_string_equal(error, "--workers=0: not a number from 1 to 64");
 	read_config(CONFIG_E_USAGE, "--engine=x", NULL, NULL);
-	assert_non_null(strstr(error, "--engine=x: expected auto, ptx, sass or off"));
+	assert_non_null(strstr(error, "--engine=x: expected auto, ptx, sanitizer or off"));
 	read_config(CONFIG_E_USAGE, "--toolkit=", NULL, NULL);
 	assert_string_equal(error, "--toolkit=: a value is missing");
 	read_config(CONFIG_E_USAGE, "--engine=", NULL, NULL);
@@ -290,8 +290,9 @@ static void test_print(void **state) {
 	struct config *config, *again;
 	FILE *file;
 
-	write_file(main_file, "engine = sass:exe=/a b\nengine = auto\nverify = off\ndeadline-ms = "
-			      "77\ntoolkit = /x\nstub = a\n");
+	write_file(main_file,
+		   "engine = sanitizer:exe=/a b\nengine = auto\nverify = off\ndeadline-ms = "
+		   "77\ntoolkit = /x\nstub = a\n");
 	config = read_config(0, "--allow-exit", NULL, NULL);
 	file = fopen(main_file, "w");
 	assert_non_null(file);

@@ -30,16 +30,16 @@ static void test_find(void **state) {
 	struct engine_rules rules = { .fallback = ENGINE_DEFAULT };
 
 	assert_int_equal(engine_rules_find(&rules, &facts), ENGINE_PTX);
-	assert_false(engine_rules_any_sass(&rules));
+	assert_false(engine_rules_any_sanitizer(&rules));
 	add(&rules, "off:uid=7");
 	assert_int_equal(engine_rules_find(&rules, &facts), ENGINE_PTX);
 	add(&rules, "off"); /* for who matches none, wherever it stands */
 	assert_int_equal(engine_rules_find(&rules, &facts), ENGINE_OFF);
-	assert_false(engine_rules_any_sass(&rules));
-	add(&rules, "sass:cgroup=/gpu.slice");
+	assert_false(engine_rules_any_sanitizer(&rules));
+	add(&rules, "sanitizer:cgroup=/gpu.slice");
 	add(&rules, "auto:comm=python3");
-	assert_true(engine_rules_any_sass(&rules));
-	assert_int_equal(engine_rules_find(&rules, &facts), ENGINE_SASS); /* the first one */
+	assert_true(engine_rules_any_sanitizer(&rules));
+	assert_int_equal(engine_rules_find(&rules, &facts), ENGINE_SANITIZER); /* the first one */
 	facts.cgroup[0] = '\0';
 	assert_int_equal(engine_rules_find(&rules, &facts), ENGINE_AUTO);
 	strcpy(facts.comm, "x");
@@ -57,7 +57,7 @@ static void test_page(void **state) {
 	assert_int_equal(engine_rules_to_page(&rules, page), 1);
 	assert_int_equal(page[0].flags, INTEREST_RULE_NOT);
 	add(&rules, "ptx:uid=7");
-	add(&rules, "sass:exe=/bin/x");
+	add(&rules, "sanitizer:exe=/bin/x");
 	add(&rules, "off:cgroup=/a/");
 	add(&rules, "auto");
 	assert_int_equal(engine_rules_to_page(&rules, page), 4);
@@ -79,10 +79,10 @@ static void test_refused(void **state) {
 					     "ptxx",
 					     "offoffoff",
 					     "offoffoff:uid=1",
-					     "sass:uid=",
-					     "sass:uid=-1",
-					     "sass:uid=1x",
-					     "sass:uid=4294967295",
+					     "sanitizer:uid=",
+					     "sanitizer:uid=-1",
+					     "sanitizer:uid=1x",
+					     "sanitizer:uid=4294967295",
 					     "off:exe=",
 					     "off:exe=a",
 					     "off:exe=/a*",
@@ -119,6 +119,8 @@ static void test_names(void **state) {
 		assert_true(engine_from_name(engine_name((enum engine)i), true, &engine));
 		assert_int_equal(engine, i);
 	}
+	assert_true(engine_from_name("sass", false, &engine)); /* its former name */
+	assert_int_equal(engine, ENGINE_SANITIZER);
 	assert_false(engine_from_name("off", false, &engine)); /* no engine of an attachment */
 	assert_false(engine_from_name("", true, &engine));
 }

@@ -20,9 +20,11 @@
 #include <string.h>
 
 #include "emitter.h"
+#include "lib/ptx/ptx-inline.h"
 #include "rmw.h"
 
 #define SPACE_GLOBAL 1 /* of NVPTX */
+#define ARGUMENT_IS_READ 1 /* of LLVM's attribute `memory`: nothing else is touched */
 
 static LLVMValueRef register_pointer(struct emitter *e, uint32_t frame, unsigned reg) {
 	return e->registers[frame][reg];
@@ -127,6 +129,8 @@ struct emit_address emit_address(struct emitter *e, unsigned reg, int64_t offset
 	}
 	if (base.kind == VALUE_RECORD)
 		return record_address(e, reg, offset);
+	if (base.kind == VALUE_THREAD)
+		return emit_thread_address(e, &base, reg, offset);
 	number = LLVMBuildAdd(e->builder, emit_get(e, reg), emit_const(e, (uint64_t)offset), "");
 	address.align = 1u << (align < offset_align ? align : offset_align);
 	address.exact = base.exact;
@@ -150,17 +154,77 @@ struct emit_address emit_address(struct emitter *e, unsigned reg, int64_t offset
 	return address;
 }
 
-LLVMValueRef emit_load(struct emitter *e, const struct emit_address *address, unsigned bytes) {
-	LLVMValueRef value = LLVMBuildLoad2(e->builder, emit_int(e, bytes), address->pointer, "");
+/*
+ * A load of an aligned part of a map's value. Another thread may write it meanwhile, and the
+ * verifier's proof is about a number that is read once: a number that is an index must be the one
+ * that was compared with the bound. A weak load may be done again (the PTX memory model calls that
+ * a race, whose result is anything). A strong one is done once. Of the block's scope the L1 cache
+ * serves it; only volatile has any target, and passes/probe-program.c makes the other of it.
+ */
+static LLVMValueRef load_once(struct emitter *e, LLVMValueRef pointer, unsigned bytes) {
+	static const char *const names[] = { "nounwind", "willreturn", "memory" };
+	const char *constraint = bytes < 4 ? "=h,l" : bytes == 4 ? "=r,l" : "=l,l";
+	LLVMTypeRef address = e->global_pointer, held = bytes == 1 ? e->i16 : emit_int(e, bytes);
+	LLVMTypeRef type = LLVMFunctionType(held, &address, 1, false);
+	LLVMValueRef load;
+	char text[64];
 
+	snprintf(text, sizeof(text), "%s.b%u $0, [$1];",
+		 e->target < TRANSLATE_TARGET_ORDERED ? PTX_LOAD_VOLATILE : PTX_LOAD_RELAXED,
+		 8 * bytes);
+	/* an effect: so that the code generator keeps it in order with stores */
+	load = LLVMGetInlineAsm(type, text, strlen(text), constraint, strlen(constraint), true,
+				false, LLVMInlineAsmDialectATT, false);
+	load = LLVMBuildCall2(e->builder, type, load, &pointer, 1, "");
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		unsigned kind = LLVMGetEnumAttributeKindForName(names[i], strlen(names[i]));
+
+		LLVMAddCallSiteAttribute(load, LLVMAttributeFunctionIndex,
+					 LLVMCreateEnumAttribute(e->context, kind,
+								 i == 2 ? ARGUMENT_IS_READ : 0));
+	}
+	return bytes == 1 ? LLVMBuildTrunc(e->builder, load, e->i8, "") : load;
+}
+
+/* The same at an address of which less is known, in pieces. */
+static LLVMValueRef load_pieces(struct emitter *e, const struct emit_address *address,
+				unsigned bytes) {
+	unsigned piece = address->align < bytes ? address->align : bytes;
+	LLVMTypeRef type = emit_int(e, bytes);
+	LLVMValueRef value = NULL, part;
+
+	for (unsigned at = 0; at < bytes; at += piece) {
+		LLVMValueRef index = emit_const(e, at);
+
+		part = LLVMBuildGEP2(e->builder, e->i8, address->pointer, &index, 1, "");
+		part = LLVMBuildZExt(e->builder, load_once(e, part, piece), type, "");
+		part = LLVMBuildShl(e->builder, part, LLVMConstInt(type, 8 * at, false), "");
+		value = value ? LLVMBuildOr(e->builder, value, part, "") : part;
+	}
+	return value;
+}
+
+LLVMValueRef emit_load(struct emitter *e, const struct emit_address *address, unsigned bytes) {
+	bool own = address->kind == VALUE_STACK || address->kind == VALUE_RECORD;
+	LLVMValueRef value;
+
+	if (address->place)
+		return emit_thread_load(e, address, bytes);
+	if (address->kind == VALUE_MAP_VALUE && !address->fresh)
+		return load_pieces(e, address, bytes);
+	value = LLVMBuildLoad2(e->builder, emit_int(e, bytes), address->pointer, "");
 	LLVMSetAlignment(value, address->align < bytes ? address->align : bytes);
-	LLVMSetVolatile(value, address->fresh);
-	return address->kind == VALUE_MAP_VALUE ? value : LLVMBuildFreeze(e->builder, value, "");
+	LLVMSetVolatile(value, !own);
+	return address->fresh ? value : LLVMBuildFreeze(e->builder, value, "");
 }
 
 void emit_store(struct emitter *e, const struct emit_address *address, unsigned bytes,
 		LLVMValueRef value) {
 	value = LLVMBuildTrunc(e->builder, value, emit_int(e, bytes), "");
+	if (address->place) {
+		emit_thread_store(e, address, bytes, value);
+		return;
+	}
 	value = LLVMBuildStore(e->builder, value, address->pointer);
 	LLVMSetAlignment(value, address->align < bytes ? address->align : bytes);
 }
@@ -217,7 +281,9 @@ static void emit_memory(struct emitter *e, const struct bpf_insn *insn) {
 static void emit_ld_imm64(struct emitter *e, const struct bpf_insn *insn) {
 	LLVMValueRef value;
 
-	if (insn->src_reg == INSN_PSEUDO_MAP_IDX_VALUE)
+	if (insn_is_thread(insn))
+		value = emit_const(e, ANALYSIS_THREAD_ADDRESS + (uint32_t)insn[1].imm);
+	else if (insn->src_reg == INSN_PSEUDO_MAP_IDX_VALUE)
 		value = LLVMBuildAdd(e->builder, e->map[insn->imm].direct,
 				     emit_const(e, (uint32_t)insn[1].imm), "");
 	else if (insn->src_reg == INSN_PSEUDO_MAP_IDX)
@@ -230,8 +296,24 @@ static void emit_ld_imm64(struct emitter *e, const struct bpf_insn *insn) {
 	emit_set(e, insn->dst_reg, value);
 }
 
+/*
+ * The memory of a frame's stack is in use from here on, or no longer. Frames that are not on the
+ * stack at once share theirs then: a thread takes memory for the deepest call, as the kernel's
+ * verifier counts it, not for each call.
+ */
+void emit_stack_used(struct emitter *e, uint32_t frame, bool used) {
+	const char *name = used ? "llvm.lifetime.start" : "llvm.lifetime.end";
+	unsigned id = LLVMLookupIntrinsicID(name, strlen(name));
+	LLVMTypeRef type = e->generic_pointer;
+	LLVMValueRef args[2] = { emit_const(e, INSN_STACK_SIZE), e->stacks[frame] };
+
+	LLVMBuildCall2(e->builder, LLVMIntrinsicGetType(e->context, id, &type, 1),
+		       LLVMGetIntrinsicDeclaration(e->module, id, &type, 1), args, 2, "");
+}
+
 /* Arguments of a call move into the callee's registers; the others begin at 0. */
 static void emit_enter(struct emitter *e, uint32_t callee) {
+	emit_stack_used(e, callee, true);
 	for (unsigned i = 0; i < 10; i++) {
 		LLVMValueRef value = i >= 1 && i <= 5 ? emit_get(e, i) : emit_const(e, 0);
 
@@ -256,10 +338,11 @@ static void emit_leave(struct emitter *e, const struct flow_block *block,
 	}
 	if (insn_is_exit(last)) {
 		if (to == FLOW_NONE) {
-			LLVMBuildRet(e->builder, emit_get(e, 0));
+			emit_return(e, emit_get(e, 0));
 			return;
 		}
 		LLVMBuildStore(e->builder, emit_get(e, 0), register_pointer(e, frame->parent, 0));
+		emit_stack_used(e, block->frame, false);
 	} else if (insn_is_bpf_call(last)) {
 		emit_enter(e, e->flow->blocks[to].frame);
 	} else if (way == 0) {
@@ -435,6 +518,7 @@ static LLVMValueRef whole_parameter(struct emitter *e, unsigned number) {
 
 /* Registers at the start, and the fields of the context. */
 static void emit_arguments(struct emitter *e) {
+	LLVMValueRef words[POINT_THREAD_WORDS];
 	unsigned parameter = 0;
 
 	if (e->patch)
@@ -450,6 +534,11 @@ static void emit_arguments(struct emitter *e) {
 	for (unsigned i = 0; i < TRANSLATE_CONTEXT_FIELDS; i++)
 		if (e->analysis->context >> i & 1)
 			e->fields[i] = whole_parameter(e, parameter++);
+	if (e->program->takes_memory)
+		parameter += 2;
+	for (unsigned i = 0; i < (unsigned)__builtin_popcount(e->analysis->words); i++)
+		words[i] = whole_parameter(e, parameter++);
+	emit_thread_begin(e, words);
 }
 
 static int emit_body(struct emitter *e) {
@@ -463,7 +552,7 @@ static int emit_body(struct emitter *e) {
 	LLVMBuildBr(e->builder, e->blocks[0]);
 	if (e->disarmed) {
 		LLVMPositionBuilderAtEnd(e->builder, e->disarmed);
-		LLVMBuildRet(e->builder, emit_const(e, 0));
+		emit_return(e, emit_const(e, 0));
 	}
 	for (uint32_t i = 0; i < e->flow->n_blocks; i++) {
 		int r = e->blocks[i] ? emit_block(e, i) : 0;
@@ -476,27 +565,29 @@ static int emit_body(struct emitter *e) {
 
 int emit_program(LLVMModuleRef module, struct analysis *analysis,
 		 const struct translate_program *program,
-		 const struct translate_map_result *layouts, bool patch, LLVMValueRef *function) {
+		 const struct translate_map_result *layouts, unsigned target, bool patch,
+		 LLVMValueRef *function) {
 	struct emitter e = {
 		.analysis = analysis,
 		.program = program,
 		.flow = analysis->flow,
 		.maps = analysis->maps,
 		.layouts = layouts,
+		.target = target,
 		.patch = patch,
 		.module = module,
 		.context = LLVMGetModuleContext(module),
 	};
-	LLVMTypeRef parameters[1 + TRANSLATE_CONTEXT_FIELDS], type;
+	LLVMTypeRef parameters[1 + TRANSLATE_CONTEXT_FIELDS + POINT_THREAD_WORDS], type;
 	unsigned n = program->takes_memory ? 2 : (unsigned)__builtin_popcount(analysis->context);
 	int r = -ENOMEM;
 
-	n += patch;
+	n += patch + (unsigned)__builtin_popcount(analysis->words);
 
 	emit_types(&e);
 	for (unsigned i = 0; i < n; i++)
 		parameters[i] = e.i64;
-	type = LLVMFunctionType(e.i64, parameters, n, false);
+	type = LLVMFunctionType(emit_thread_result(&e), parameters, n, false);
 	e.function = LLVMAddFunction(module, program->symbol, type);
 	e.builder = LLVMCreateBuilderInContext(e.context);
 	e.registers = calloc(e.flow->n_frames, sizeof(*e.registers));

@@ -53,10 +53,12 @@ struct emitter {
 	LLVMBasicBlockRef disarmed; /* returns 0 */
 	uint16_t *live_out; /* see rmw.h */
 	struct emit_map map[TRANSLATE_MAPS_MAX];
+	unsigned target; /* the least architecture that it runs on: 70 is sm_70 */
 	bool patch; /* the slots are in memory that a parameter points to */
 	LLVMValueRef slots; /* that parameter */
 	LLVMValueRef process; /* the process slot, of a patch what is in it; NULL: not used */
 	LLVMValueRef fields[TRANSLATE_CONTEXT_FIELDS]; /* of the context: parameters, or NULL */
+	LLVMValueRef thread; /* variable that holds the thread's variables; NULL: not used */
 	bool system; /* some map is in host memory: atomic operations that may meet it are for all
 		      */
 	LLVMValueRef long_key; /* room for any key of a hash; NULL: not needed so far */
@@ -76,8 +78,9 @@ struct emitter {
 /* Where a memory instruction goes. */
 struct emit_address {
 	LLVMValueRef pointer;
-	enum value_kind kind; /* STACK, RECORD: this thread's; MAP_VALUE: global memory; otherwise
-				 unknown */
+	LLVMValueRef place; /* THREAD, if it is no constant: bytes from its first variable */
+	enum value_kind kind; /* STACK, RECORD, THREAD: this thread's; MAP_VALUE: global memory;
+				 otherwise unknown */
 	unsigned align; /* bytes, at most 8 */
 	bool exact; /* MAP_VALUE: the same in all threads that run together */
 	bool own; /* MAP_VALUE: another one in each thread */
@@ -98,6 +101,7 @@ LLVMValueRef emit_call(struct emitter *e, const char *function, LLVMValueRef *ar
 LLVMValueRef emit_zext(struct emitter *e, LLVMValueRef value);
 LLVMValueRef emit_found(struct emitter *e, uint32_t site);
 LLVMBasicBlockRef emit_new_block(struct emitter *e, const char *name);
+void emit_stack_used(struct emitter *e, uint32_t frame, bool used);
 
 /* emit-alu.c */
 void emit_alu(struct emitter *e, const struct bpf_insn *insn);
@@ -140,6 +144,17 @@ void emit_ring_helper(struct emitter *e, const struct helper *helper);
 struct emit_record *emit_record(struct emitter *e, const struct value *value);
 LLVMValueRef emit_ring_write(struct emitter *e, uint32_t map, LLVMValueRef data, LLVMValueRef size,
 			     bool aligned);
+
+/* emit-thread.c: variables of a thread */
+LLVMTypeRef emit_thread_result(struct emitter *e);
+void emit_thread_begin(struct emitter *e, LLVMValueRef const *parameters);
+void emit_return(struct emitter *e, LLVMValueRef r0);
+struct emit_address emit_thread_address(struct emitter *e, const struct value *base, unsigned reg,
+					int64_t offset);
+LLVMValueRef emit_thread_load(struct emitter *e, const struct emit_address *address,
+			      unsigned bytes);
+void emit_thread_store(struct emitter *e, const struct emit_address *address, unsigned bytes,
+		       LLVMValueRef value);
 
 /* emit-loop.c: bpf_loop, may_goto, iterators */
 void emit_loop_variables(struct emitter *e);

@@ -39,7 +39,7 @@ int compiler_new(struct compiler **out, const char *which, const char *modules,
 		 const char *toolkit);
 struct compiler *compiler_free(struct compiler *compiler);
 
-/* Can it make patches for the SASS engine? nvJitLink cannot: what it compiles is always to be
+/* Can it make patches for the sanitizer engine? nvJitLink cannot: what it compiles is always to be
  * linked. */
 bool compiler_makes_patches(const struct compiler *compiler);
 

@@ -275,7 +275,6 @@ static int finish(struct machine *machine, struct image_built *result) {
 	free(cubin);
 	if (!r)
 		r = add_table(machine, result);
-	result->machine_code = true;
 	return r;
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The table of the SASS engine's points (patch-point.h): classes of instructions and the fields
- * that a program can read there.
+ * The table of the sanitizer engine's points (patch-point.h): classes of instructions and the
+ * fields that a program can read there.
  */
 
 #include "patch-point.h"

@@ -2,7 +2,8 @@
 #pragma once
 
 /*
- * The points of the SASS engine: their classes of instructions, and what a program can read there.
+ * The points of the sanitizer engine: their classes of instructions, and what a program can read
+ * there.
  */
 
 #include <stdbool.h>
@@ -34,7 +35,7 @@ const struct patch_class *patch_class_find(uint32_t instruction);
 /* The classes of a point, a bit for each number; `spaces` (probe.h) of memory. 0: none. */
 uint32_t patch_point_classes(const struct point *point, uint32_t spaces);
 
-/* Does the context of the SASS engine have the field at this offset? */
+/* Does the context of the sanitizer engine have the field at this offset? */
 bool patch_context_has(enum point_context context, uint32_t offset);
 
 /* What a program's author calls that field: "param_count", "params[2]", or its offset. */

@@ -97,7 +97,7 @@ static int check_context(const struct patch_request *request,
 		return finish(worker_reply_error(reply, NULL, JOB_E_PROGRAM,
 						 "attachment %lld: program %.80s reads %s of its "
 						 "context, which point %s does "
-						 "not have on the SASS engine",
+						 "not have on the sanitizer engine",
 						 (long long)attachment->id,
 						 probe_program_label(program), field,
 						 meaning->point));
@@ -115,18 +115,18 @@ static int read_point(struct patch_request *request, struct image_attachment *at
 		return bad(reply, "an attachment's point is none that there is");
 	point = point_find(meaning->point);
 	if (!point || !(point->engines & POINT_ON_SASS))
-		return finish(
-			worker_reply_error(reply, NULL, JOB_E_PROGRAM,
-					   "attachment %lld: the SASS engine has no point %.40s",
-					   (long long)attachment->id, meaning->point));
+		return finish(worker_reply_error(
+			reply, NULL, JOB_E_PROGRAM,
+			"attachment %lld: the sanitizer engine has no point %.40s",
+			(long long)attachment->id, meaning->point));
 	meaning->context = point->context;
 	meaning->classes = patch_point_classes(point, attachment->use.spaces);
 	if (!meaning->classes)
-		return finish(worker_reply_error(
-			reply, NULL, JOB_E_PROGRAM,
-			"attachment %lld: the SASS engine does not see accesses to these spaces "
-			"at point %s",
-			(long long)attachment->id, meaning->point));
+		return finish(worker_reply_error(reply, NULL, JOB_E_PROGRAM,
+						 "attachment %lld: the sanitizer engine does not "
+						 "see accesses to these spaces "
+						 "at point %s",
+						 (long long)attachment->id, meaning->point));
 	request->classes |= meaning->classes;
 	return 0;
 }

@@ -6,7 +6,7 @@
 #include "daemon/worker/image/image-request.h"
 #include "patch-point.h"
 
-/* What an attachment of the request means on the SASS engine. */
+/* What an attachment of the request means on the sanitizer engine. */
 struct patch_meaning {
 	const char *point; /* as requested */
 	enum point_context context;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * Test object for tests/e2e: counts, at points that only the SASS engine has, how many threads ran
- * an instruction, by kernel and arguments.
+ * Test object for tests/e2e: counts, at points that only the sanitizer engine has, how many threads
+ * ran an instruction, by kernel and arguments.
  */
 
 #include <linux/bpf.h>
