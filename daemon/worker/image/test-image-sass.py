@@ -222,6 +222,15 @@ class Twins(Base):
             self.assertEqual((sorted(made), sorted(refused)), (["empty", "meant", "other"], ["constants"]), name)
             self.assertRegex(refused["constants"], "__constant__ variables at 0x[0-9a-f]+ ")
 
+    def test_exits(self):
+        """Programs with branches at ways out: what a warp shares must not be needed behind one."""
+        cubin = compiled(VARIABLES, "-arch=sm_90")
+        for name in ("blocks_by_sm", "kernel_duration", "kernel_trace", "shared_array", "thread_time"):
+            made, _ = self.check_all(cubin, Program(name), ["return"])
+            self.assertEqual(sorted(made), ["empty", "meant", "other"], name)
+        self.own(cubin, Program("hash_count"), [("meant", "return")], "needs uniform values behind a branch")
+        self.own(cubin, Program("print_launch"), [("meant",)], "the probe has an instruction that it may not have at 0x[0-9a-f]+ |needs a stack")
+
     def test_variables(self):
         cubin = compiled(VARIABLES, "-arch=sm_90")
         _, twin = self.made(cubin, Program("counter"), [("meant",)])
