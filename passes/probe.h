@@ -64,6 +64,12 @@ enum {
  * A program's PTX, laid out as daemon/worker/job.md says, without .version/.target/.address_size.
  * It defines .func (.param .b64 r) SYMBOL(.param .b64 c0, ...), one parameter for each field of the
  * context that it reads. Borrowed.
+ *
+ * Words of a thread's variables (POINT_THREAD of proto/point.h) are parameters, too, and then the
+ * result is .param .align 8 .b8 r[8 * (1 + words)]: what the program leaves in each stands behind
+ * the first 8 bytes. In a kernel such a word is a register, 0 where the thread begins, of all
+ * programs of one object, whose symbols differ behind the last '_' alone. Device functions cannot
+ * have such programs: PROBE_E_FUNCTION.
  */
 struct probe_program {
 	const char *symbol; /* NUL-terminated */
@@ -99,6 +105,7 @@ struct probe_function {
 	const struct ptx_function *function;
 	struct probe_use *uses;
 	uint32_t use_count;
+	const char *kernel; /* whose id programs see; NULL: its own */
 };
 
 /* An instruction that got a memory probe. */
@@ -117,6 +124,7 @@ struct probe_options {
 	size_t n_stubs;
 	uint32_t image; /* upper half of instruction ids */
 	bool call; /* call programs even where they could be inlined */
+	bool inlined; /* inline them however large they are */
 	uint32_t capability; /* of the device, 90 is sm_90; 0: not known */
 	/*
 	 * Whoever launches the kernels gives them the block of a launch (proto/launch.h) behind

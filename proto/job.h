@@ -83,6 +83,24 @@ enum job_cause {
 };
 static const char *const job_causes[] = { [JOB_CAUSE_NO_PTX] = "no_ptx" };
 
+/*
+ * From what a job `image` makes a twin (JOB_KEY_TWINS of the request, JOB_KEY_TWIN of the reply).
+ * "First": from the other where that cannot be. Machine code needs a cubin for exactly the device;
+ * JOB_TWINS_PTX_FIRST takes it only for architectures on which it has run.
+ */
+enum job_twins {
+	JOB_TWINS_PTX, /* the request's default */
+	JOB_TWINS_PTX_FIRST,
+	JOB_TWINS_MACHINE_CODE_FIRST,
+	JOB_TWINS_MACHINE_CODE,
+};
+static const char *const job_twins[] = {
+	[JOB_TWINS_PTX] = "ptx",
+	[JOB_TWINS_PTX_FIRST] = "ptx_first",
+	[JOB_TWINS_MACHINE_CODE_FIRST] = "machine_code_first",
+	[JOB_TWINS_MACHINE_CODE] = "machine_code",
+};
+
 /* Stages of a job `image`, in their order; all in one where no pass of the user takes part. */
 enum job_stage {
 	JOB_STAGE_ALL,
@@ -135,6 +153,8 @@ static const char *const job_image_kinds[] = { [1] = "fatbin", [2] = "ptx", [3] 
 #define JOB_KEY_CALL "call"
 #define JOB_KEY_STAGE "stage"
 #define JOB_KEY_ONE_THREAD "one_thread"
+#define JOB_KEY_TWINS "twins"
+#define JOB_KEY_TWIN "twin" /* of a reply: what it was made from */
 #define JOB_KEY_PROGRAMS "programs"
 #define JOB_KEY_ATTACHMENTS "attachments" /* also of a kernel in a reply */
 

@@ -75,6 +75,10 @@ static void print_program(json_object *program) {
 	       (long long)json_int_of(program, "target"),
 	       (long long)json_int_of(program, "local_bytes"));
 	print_list(json_member(program, "maps"));
+	if (json_object_array_length(json_member(program, "thread"))) {
+		fputs("registers of a thread: ", stdout);
+		print_list(json_member(program, "thread"));
+	}
 	print_engine("ptx", engine,
 		     row && !(row->engines & POINT_ON_PTX) ? "it has no such point" : "");
 	print_engine("sanitizer", engine, ctl_string(program, "sanitizer"));

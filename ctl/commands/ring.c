@@ -41,6 +41,8 @@ struct reader {
 	int64_t type_size;
 	bool raw;
 	bool type_missing;
+	bool in_array; /* JSON: elements of one, not lines */
+	size_t n; /* records printed */
 	int64_t n_left; /* records to print; negative: all */
 };
 
@@ -98,7 +100,11 @@ static void print_record(const struct reader *reader, const struct ring_reply_ba
 		json_add_int(output, "sm", batch->sm);
 		json_add_int(output, "lane", lane);
 		json_add(output, "record", json_object_get(value));
-		ctl_print_json(reader->ctl, output);
+		fputs(reader->in_array && reader->n ? "," : "", stdout);
+		if (reader->in_array)
+			ctl_put_json(reader->ctl, output);
+		else
+			ctl_print_json(reader->ctl, output);
 		json_object_put(output);
 	} else {
 		printf("%u sm %u lane %u: ", batch->pid, batch->sm, lane);
@@ -126,6 +132,7 @@ static int print_batches(struct reader *reader, const unsigned char *data, size_
 				return CTL_STREAM_ENOUGH;
 			print_record(reader, &batch, (unsigned int)__builtin_ctz(batch.lanes),
 				     data);
+			reader->n++;
 			reader->n_left -= reader->n_left > 0;
 			data += batch.size;
 			n_data -= batch.size;
@@ -150,6 +157,19 @@ static int take_records(json_object *parameters, void *userdata) {
 		return ctl_fail(CTL_ERROR, "the daemon sent records that are not base64");
 	r = print_batches(reader, data, n_data);
 	free(data);
+	return r;
+}
+
+int ctl_read_ring(struct ctl *ctl, const char *map, bool in_array) {
+	struct reader reader = { .ctl = ctl, .names.ctl = ctl, .n_left = -1, .in_array = in_array };
+	json_object *parameters = json_object_new_object();
+	int r;
+
+	json_add_string(parameters, "map", map);
+	json_add_bool(parameters, "raw", true);
+	r = ctl_stream(ctl, "ReadRing", parameters, map, take_records, &reader);
+	value_types_free(reader.types);
+	names_deinit(&reader.names);
 	return r;
 }
 

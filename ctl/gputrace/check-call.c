@@ -164,8 +164,8 @@ static bool delete_key(struct script *script, struct clause *clause, struct node
 	if (!map->a)
 		return script_fail(script, map->place, "%s has no keys: clear(%s)", map->text,
 				   map->text);
-	if (!map->map->host_reads.line)
-		map->map->host_reads = map->place;
+	if (!map->map->deleted.line)
+		map->map->deleted = map->place;
 	return true;
 }
 

@@ -86,6 +86,32 @@ bool check_map_kind(struct script *script, struct node *node, enum map_kind kind
 	return true;
 }
 
+enum type check_map_key_type(const struct map *map, size_t i) {
+	const enum type type = map->keys[i] != TYPE_NONE ? map->keys[i] : map->gpu_keys[i];
+
+	return type == TYPE_NUMBER ? TYPE_NUMBER : TYPE_TEXT;
+}
+
+enum type check_map_value(struct script *script, const struct node *node) {
+	const struct map *map = node->map;
+
+	switch (map->kind) {
+	case MAP_SCALAR:
+		return map->value;
+	case MAP_HIST:
+	case MAP_LHIST:
+	case MAP_STATS:
+		script_fail(
+			script, node->place,
+			"%s is %s, which is more than one number: print(%s), or read a count(), "
+			"sum() or avg()",
+			map->name, kind_names[map->kind], map->name);
+		return TYPE_NONE;
+	default:
+		return TYPE_NUMBER;
+	}
+}
+
 /* One side assigns what the other one reads: it would have to be one word of memory for both. */
 static bool crossed(struct script *script, const struct map *map, struct place writes,
 		    struct place reads, const char *how) {
@@ -97,6 +123,18 @@ static bool crossed(struct script *script, const struct map *map, struct place w
 			   writes.line, writes.column);
 }
 
+/* What the host reads of a map can be read. */
+static bool check_reads(struct script *script, const struct map *map) {
+	const struct node node = { .place = map->host_reads, .map = (struct map *)map };
+
+	if (map->host_reads.line && check_map_value(script, &node) == TYPE_NONE)
+		return false;
+	return !map->deleted.line || !map->gpu_writes.line ||
+	       script_fail(script, map->deleted,
+			   "%s is kept on the GPU: its elements cannot be deleted; clear(%s) can",
+			   map->name, map->name);
+}
+
 bool check_map_sides(struct script *script) {
 	for (size_t i = 0; i < script->n_maps; i++) {
 		struct map *map = &script->maps[i];
@@ -106,7 +144,10 @@ bool check_map_sides(struct script *script) {
 				script, map->kind_place.line ? map->kind_place : map->keys_place,
 				"nothing is put into %s: assign to it, as in %s = count()",
 				map->name, map->name);
-		if (map->kind == MAP_SCALAR && map->gpu_writes.line && map->host_reads.line)
+		if (!check_reads(script, map))
+			return false;
+		if (map->kind == MAP_SCALAR && map->n_keys && map->gpu_writes.line &&
+		    map->host_reads.line)
 			return crossed(script, map, map->gpu_writes, map->host_reads,
 				       "here on the host");
 		if (map->host_writes.line && map->gpu_reads.line)

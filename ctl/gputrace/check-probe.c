@@ -35,11 +35,8 @@ static const char *not_yet(const char *name) {
 		{ "grid", "launch: sees it on the host" },
 		{ "call", "func: is at the entry of a device function" },
 		{ "barrier", "gpuprobectl attach has kprobe/K@barrier" },
-		{ "module", "driver:cuModuleLoad* sees the calls" },
-		{ "idle", "gpuprobectl trace report --gaps finds gaps" },
 		{ "ctxsw", "gpuprobectl trace --ctxsw shows switches" },
 		{ "xid", "gpuprobectl trace -e xid shows these errors" },
-		{ "process", "gpuprobectl trace shows processes" },
 		{ "uprobe", "bpftrace has it" },
 		{ "uretprobe", "bpftrace has it" },
 		{ "kprobe", "bpftrace has it; of GPU kernels: thread:" },
@@ -137,6 +134,16 @@ static bool memory_parts(struct script *script, struct probe *probe) {
 	return true;
 }
 
+static bool module_call(const char *base, const char *what) {
+	static const char *const prefixes[] = { "cuModule", "cuLibrary" };
+
+	for (size_t i = 0; i < sizeof(prefixes) / sizeof(*prefixes); i++)
+		if (!strncmp(base, prefixes[i], strlen(prefixes[i])) &&
+		    !strncmp(base + strlen(prefixes[i]), what, strlen(what)))
+			return true;
+	return false;
+}
+
 /* Whether a name or glob, or the class that the probe stands for, means a function. */
 bool probe_has_function(const struct probe *probe, const struct function *function) {
 	const char *base = function->base;
@@ -153,6 +160,8 @@ bool probe_has_function(const struct probe *probe, const struct function *functi
 		       !strcmp(base, "cuMemHostAlloc");
 	case PROBE_FREE:
 		return !strncmp(base, "cuMemFree", 9) || !strcmp(base, "cuMemRelease");
+	case PROBE_MODULE:
+		return module_call(base, probe->unloads ? "Unload" : "Load");
 	default:
 		return probe->kind == PROBE_DRIVER;
 	}
@@ -171,8 +180,38 @@ static bool function_part(struct script *script, struct probe *probe) {
 			   probe->parts[0], probe->name, suggest_text(&suggestion));
 }
 
+static bool module_part(struct script *script, struct probe *probe) {
+	probe->unloads = !strcmp(probe->parts[1], "unload");
+	return probe->unloads || !strcmp(probe->parts[1], "load") ||
+	       script_fail(script, probe->place, "module is written module:load or module:unload");
+}
+
+/* What happened to the process, or nothing: all. */
+static bool process_part(struct script *script, struct probe *probe) {
+	static const char *const names[] = { "seen", "fork", "exec", "exit" };
+	const char *wanted = probe->n_parts > 1 ? probe->parts[1] : "";
+	struct suggestion suggestion = { .wanted = wanted };
+
+	for (size_t i = 0; *wanted && i < sizeof(names) / sizeof(*names); i++) {
+		if (!strcmp(names[i], wanted))
+			probe->name = names[i];
+		suggest_add(&suggestion, names[i]);
+	}
+	return !*wanted || probe->name ||
+	       script_fail(script, probe->place,
+			   "process: is of seen, fork, exec or exit, not \"%s\"%s", wanted,
+			   suggest_text(&suggestion));
+}
+
 static bool probe_parts(struct script *script, struct probe *probe) {
 	switch (probe->kind) {
+	case PROBE_MODULE:
+		return module_part(script, probe);
+	case PROBE_PROCESS:
+		return process_part(script, probe);
+	case PROBE_IDLE:
+		return probe->n_parts < 2 || !*probe->parts[1] ||
+		       script_fail(script, probe->place, "idle is written idle:");
 	case PROBE_INTERVAL:
 		return interval(script, probe);
 	case PROBE_DRIVER:
@@ -208,6 +247,10 @@ bool check_probe(struct script *script, struct probe *probe) {
 		return script_fail(script, probe->place, "there is no probe %s:%s", name,
 				   nearest_probe(name));
 	probe->kind = row->kind;
+	if (script->kernel && row->kernel && n > 1 && !strcmp(probe->parts[1], "*")) {
+		probe->parts[1] = script->kernel;
+		script->kernel_used = true;
+	}
 	if (row->end && n > 2 && !strcmp(probe->parts[n - 1], "end")) {
 		probe->end = true;
 		n--;
@@ -237,6 +280,22 @@ static enum type argument_type(const struct function *function, int argument) {
 	return TYPE_NUMBER;
 }
 
+/* Of process:, whose events are no calls. */
+static bool process_argument(const struct probe *probe, const char *name,
+			     struct suggestion *suggestion, enum type *typep) {
+	static const char *const names[] = { "parent", "uid", "status", "exe" };
+	bool found = false;
+
+	for (size_t i = 0; probe->kind == PROBE_PROCESS && i < sizeof(names) / sizeof(*names);
+	     i++) {
+		suggest_add(suggestion, names[i]);
+		found |= !strcmp(names[i], name);
+	}
+	if (found && !strcmp(name, "exe"))
+		*typep = TYPE_TEXT;
+	return found;
+}
+
 bool check_argument(struct script *script, const struct clause *clause, const struct node *node,
 		    enum type *typep) {
 	const char *name = node->text[4] ? node->text + 5 : "";
@@ -248,6 +307,8 @@ bool check_argument(struct script *script, const struct clause *clause, const st
 		return script_fail(
 			script, node->place,
 			"args is all arguments of a call: say which, as in args.bytesize");
+	for (const struct probe *probe = clause->probes; probe; probe = probe->next)
+		found |= process_argument(probe, name, &suggestion, typep);
 	for (const struct probe *probe = clause->probes; probe; probe = probe->next)
 		for (size_t i = 0; i < function_count; i++) {
 			const struct function *function = function_all[i];
@@ -264,6 +325,6 @@ bool check_argument(struct script *script, const struct clause *clause, const st
 				*typep = TYPE_TEXT;
 		}
 	return found ||
-	       script_fail(script, node->place, "no function of this probe has an argument %s%s",
-			   name, suggest_text(&suggestion));
+	       script_fail(script, node->place, "no event of this probe has an argument %s%s", name,
+			   suggest_text(&suggestion));
 }

@@ -42,7 +42,7 @@ static bool word_missing(struct script *script, const struct node *node, const s
 	else if (word->id == WORD_TID && PROBE_ON_GPU(probe->kind))
 		hint = "; the thread of the GPU is threadid";
 	else if (word->id == WORD_NSECS && PROBE_ON_GPU(probe->kind))
-		hint = "; with :end there is duration";
+		hint = "; with :end there is duration, and gputime is the GPU's clock";
 	else if (word->probes & ON(LAUNCH))
 		hint = "; launch:KERNEL has it";
 	else if (word->probes & ON(THREAD))
@@ -102,8 +102,9 @@ static bool check_local(struct script *script, struct clause *clause, struct nod
 
 static bool check_map_read(struct script *script, struct clause *clause, struct node *node) {
 	node->map = check_map_find(script, node);
-	if (!node->map || !check_map_keys(script, clause, node) ||
-	    !check_map_kind(script, node, MAP_SCALAR))
+	if (!node->map || !check_map_keys(script, clause, node))
+		return false;
+	if (clause->on_gpu && !check_map_kind(script, node, MAP_SCALAR))
 		return false;
 	first(clause->on_gpu ? &node->map->gpu_reads : &node->map->host_reads, node->place);
 	if (node->map->value == TYPE_NONE)
@@ -258,8 +259,71 @@ static bool check_unroll(struct script *script, struct clause *clause, struct no
 	return fine;
 }
 
+static bool in_loop(struct script *script, struct clause *clause, struct node *list) {
+	bool fine;
+
+	clause->loops++;
+	fine = check_statements(script, clause, list);
+	clause->loops--;
+	return fine;
+}
+
+static bool on_host(struct script *script, const struct clause *clause, const struct node *node,
+		    const char *name) {
+	return !clause->on_gpu ||
+	       script_fail(script, node->place,
+			   "%s is for probes on the host; unroll (N) { } repeats on the GPU", name);
+}
+
+/* for ($k, $v : @m): as many variables as keys, and one for the value. */
+static bool check_for(struct script *script, struct clause *clause, struct node *node) {
+	struct node *local = node->a;
+	size_t n = 0;
+
+	node->map = on_host(script, clause, node, "for") ? check_map_find(script, node) : NULL;
+	if (!node->map)
+		return false;
+	if (!node->map->has_keys || node->map->kind == MAP_UNKNOWN)
+		return script_fail(script, node->place,
+				   "nothing was put into %s before this place: write the probe "
+				   "that fills it first",
+				   node->text);
+	for (; local; local = local->next, n++) {
+		const bool is_value = !local->next;
+		enum type type = is_value ? check_map_value(script, node) : TYPE_NONE;
+
+		if (script->failed || !check_local(script, clause, local, true))
+			return false;
+		if (!is_value && n < node->map->n_keys)
+			type = check_map_key_type(node->map, n);
+		if (clause->local_types[local->local] == TYPE_NONE)
+			clause->local_types[local->local] = type;
+		if (type != TYPE_NONE && clause->local_types[local->local] != type)
+			return script_fail(script, local->place, "%s was given another type before",
+					   local->text);
+	}
+	if (n != node->map->n_keys + 1)
+		return script_fail(script, node->place,
+				   "%s has %zu key%s and a value: for takes %zu variables, as in "
+				   "for ($k, $v : %s)",
+				   node->text, node->map->n_keys, node->map->n_keys == 1 ? "" : "s",
+				   node->map->n_keys + 1, node->text);
+	first(&node->map->host_reads, node->place);
+	return in_loop(script, clause, node->b);
+}
+
 static bool check_statement(struct script *script, struct clause *clause, struct node *node) {
 	switch (node->kind) {
+	case NODE_WHILE:
+		return on_host(script, clause, node, "while") &&
+		       check_number(script, clause, node->a, "while") &&
+		       in_loop(script, clause, node->b);
+	case NODE_FOR:
+		return check_for(script, clause, node);
+	case NODE_BREAK:
+	case NODE_CONTINUE:
+		return clause->loops ||
+		       script_fail(script, node->place, "%s stands in a while or for", node->text);
 	case NODE_ASSIGN:
 		return check_assign(script, clause, node);
 	case NODE_IF:
@@ -300,6 +364,8 @@ static bool check_probes(struct script *script, struct clause *clause) {
 		clause->on_gpu = PROBE_ON_GPU(probe->kind);
 		script->needs_gpu |= clause->on_gpu;
 		script->needs_trace |= !clause->on_gpu && probe->kind >= PROBE_LAUNCH;
+		script->needs_times |=
+			probe->kind == PROBE_IDLE || (probe->kind == PROBE_LAUNCH && probe->end);
 	}
 	return true;
 }
@@ -311,5 +377,9 @@ bool script_check(struct script *script) {
 		     !check_number(script, clause, clause->predicate, "a predicate")) ||
 		    !check_statements(script, clause, clause->body))
 			return false;
+	if (script->kernel && !script->kernel_used)
+		return script_fail(script, (struct place){ 1, 1 },
+				   "-k is for probes whose kernel is *, as in launch:*; there is "
+				   "none");
 	return check_map_sides(script);
 }

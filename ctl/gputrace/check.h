@@ -16,6 +16,9 @@ struct map *check_map_find(struct script *script, const struct node *node);
 bool check_map_keys(struct script *script, const struct clause *clause, struct node *node);
 bool check_map_kind(struct script *script, struct node *node, enum map_kind kind);
 bool check_map_sides(struct script *script);
+/* The type of a key, and of the value, as the host reads them; the value of some maps cannot be. */
+enum type check_map_key_type(const struct map *map, size_t i);
+enum type check_map_value(struct script *script, const struct node *node);
 
 /* check-call.c: functions that are statements. */
 bool check_statement_call(struct script *script, struct clause *clause, struct node *call);

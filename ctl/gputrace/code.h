@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "script.h"
 
@@ -63,6 +64,9 @@ bool code_map_has_bucket(const struct map *map); /* the last key, or the index, 
 /* Returns false with code->error, or without memory. code_deinit() in any case. */
 bool code_make(struct code *code, const struct script *script);
 void code_deinit(struct code *code);
+
+/* disassemble.c: the programs, for people, and what an event costs. */
+void code_print(const struct code *code, FILE *out);
 
 /* object.c: the ELF file of it. NULL: no memory. free() it. */
 void *object_make(const struct code *code, size_t *sizep);

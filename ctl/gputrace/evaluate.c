@@ -16,10 +16,18 @@
 #include "operate.h"
 #include "words.h"
 
+enum leaving {
+	LEAVING_NOT,
+	LEAVING_LOOP, /* break */
+	LEAVING_ROUND, /* continue */
+};
+
 struct frame {
 	struct evaluator *evaluator;
 	const struct event *event;
 	struct value locals[SCRIPT_LOCALS_MAX];
+	enum leaving leaving;
+	int rounds; /* of all while */
 };
 
 void evaluator_init(struct evaluator *evaluator, const struct script *script) {
@@ -65,6 +73,8 @@ void evaluator_deinit(struct evaluator *evaluator) {
 		store_deinit(&evaluator->base[i]);
 	}
 	trace_demangler_deinit(&evaluator->demangler);
+	free(evaluator->launched);
+	free(evaluator->busy);
 	store_key_deinit(&evaluator->key);
 	forget_texts(evaluator);
 }
@@ -97,9 +107,42 @@ static const struct store_key *keys(struct frame *frame, const struct node *node
 	return &frame->evaluator->key;
 }
 
-static struct value read_map(struct frame *frame, const struct node *node) {
-	const struct store_entry *entry = store_find(host_store(frame, node), keys(frame, node));
+/* What is on the GPU, once a body: all that it reads and prints is of one moment. */
+static void refresh(struct evaluator *evaluator) {
+	if (evaluator->refresh && !evaluator->refreshed)
+		evaluator->refresh(evaluator->userdata);
+	evaluator->refreshed = true;
+}
 
+/* Of both sides, less what was there when the map was cleared: what a print() shows. */
+static struct value read_both(struct frame *frame, const struct node *node) {
+	struct evaluator *evaluator = frame->evaluator;
+	const struct store_key *key;
+	const size_t i = map_index(frame, node);
+	struct store_entry *entry;
+	struct store both;
+	int64_t value = 0;
+
+	refresh(evaluator);
+	store_init(&both, node->map);
+	key = keys(frame, node);
+	if (!store_merge_key(&both, &evaluator->host[i], key, false) ||
+	    !store_merge_key(&both, &evaluator->gpu[i], key, false) ||
+	    !store_merge_key(&both, &evaluator->base[i], key, true))
+		evaluator->failed = true;
+	entry = store_find(&both, key);
+	if (entry)
+		value = store_value(&both, entry);
+	store_deinit(&both);
+	return number(value);
+}
+
+static struct value read_map(struct frame *frame, const struct node *node) {
+	const struct store_entry *entry;
+
+	if (node->map->kind != MAP_SCALAR || node->map->gpu_writes.line)
+		return read_both(frame, node);
+	entry = store_find(host_store(frame, node), keys(frame, node));
 	if (node->type == TYPE_TEXT)
 		return (struct value){ .type = TYPE_TEXT,
 				       .text = evaluator_keep(frame->evaluator,
@@ -180,22 +223,19 @@ static void assign(struct frame *frame, const struct node *node) {
 	*local = node->op ? number(operate(node->op, local->number, value.number)) : value;
 }
 
-/* What is on the GPU, once a body: all that it prints is of one moment. */
-static void refresh(struct evaluator *evaluator) {
-	if (evaluator->refresh && !evaluator->refreshed)
-		evaluator->refresh(evaluator->userdata);
-	evaluator->refreshed = true;
+/* Both sides, less what was there when the map was cleared. */
+static void merge_sides(struct evaluator *evaluator, size_t i, struct store *both) {
+	store_init(both, &evaluator->script->maps[i]);
+	if (!store_merge(both, &evaluator->host[i], false) ||
+	    !store_merge(both, &evaluator->gpu[i], false) ||
+	    !store_merge(both, &evaluator->base[i], true))
+		evaluator->failed = true;
 }
 
-/* Both sides, less what was there when the map was cleared. */
 static void print_map(struct evaluator *evaluator, size_t i, size_t top, int64_t div) {
 	struct store both;
 
-	store_init(&both, &evaluator->script->maps[i]);
-	if (!store_merge(&both, &evaluator->host[i], false) ||
-	    !store_merge(&both, &evaluator->gpu[i], false) ||
-	    !store_merge(&both, &evaluator->base[i], true))
-		evaluator->failed = true;
+	merge_sides(evaluator, i, &both);
 	show_map(&evaluator->show, &both, top, div);
 	store_deinit(&both);
 }
@@ -302,9 +342,87 @@ static void call(struct frame *frame, const struct node *node) {
 	}
 }
 
+static void run(struct frame *frame, const struct node *list);
+
+/* One round of a loop. Returns whether there may be another one. */
+static bool run_round(struct frame *frame, const struct node *list) {
+	bool goes_on;
+
+	run(frame, list);
+	goes_on = frame->leaving != LEAVING_LOOP && !frame->evaluator->exited &&
+		  !frame->evaluator->endless;
+	frame->leaving = LEAVING_NOT;
+	return goes_on;
+}
+
+static void run_while(struct frame *frame, const struct node *node) {
+	while (evaluate(frame, node->a).number) {
+		if (++frame->rounds > SCRIPT_WHILE_MAX) {
+			frame->evaluator->endless = node;
+			return;
+		}
+		if (!run_round(frame, node->b))
+			return;
+	}
+}
+
+/* The variables of a for: keys, and the value. Texts outlive the map that they are of. */
+static void set_variables(struct frame *frame, const struct node *local, const struct store *store,
+			  const struct store_entry *entry) {
+	struct value value;
+	size_t at = 0;
+
+	for (; local->next; local = local->next) {
+		if (!store_key_next(&entry->key, &at, &value))
+			value = number(0);
+		if (value.type == TYPE_TEXT)
+			value.text = evaluator_keep(frame->evaluator, value.text);
+		frame->locals[local->local] = value;
+	}
+	value = number(store_value(store, entry));
+	if (store->map->value == TYPE_TEXT && store->map->kind == MAP_SCALAR)
+		value = (struct value){ .type = TYPE_TEXT,
+					.text = evaluator_keep(frame->evaluator,
+							       entry->text ? entry->text : "") };
+	frame->locals[local->local] = value;
+}
+
+/* Over what a print() would show, in its order. What the body does to the map is not seen. */
+static void run_for(struct frame *frame, const struct node *node) {
+	struct evaluator *evaluator = frame->evaluator;
+	struct ranked *sorted;
+	struct store both;
+	size_t n;
+
+	refresh(evaluator);
+	merge_sides(evaluator, map_index(frame, node), &both);
+	sorted = show_sorted(&both, &n);
+	evaluator->failed |= !sorted;
+	for (size_t i = 0; sorted && i < n; i++) {
+		set_variables(frame, node->a, &both, sorted[i].row);
+		if (!run_round(frame, node->b))
+			break;
+	}
+	free(sorted);
+	store_deinit(&both);
+}
+
 static void run(struct frame *frame, const struct node *list) {
-	for (; list && !frame->evaluator->exited; list = list->next) {
+	const struct evaluator *evaluator = frame->evaluator;
+
+	for (; list && !evaluator->exited && !evaluator->endless && !frame->leaving;
+	     list = list->next) {
 		switch (list->kind) {
+		case NODE_WHILE:
+			run_while(frame, list);
+			break;
+		case NODE_FOR:
+			run_for(frame, list);
+			break;
+		case NODE_BREAK:
+		case NODE_CONTINUE:
+			frame->leaving = list->kind == NODE_BREAK ? LEAVING_LOOP : LEAVING_ROUND;
+			break;
 		case NODE_ASSIGN:
 			assign(frame, list);
 			break;
@@ -312,7 +430,7 @@ static void run(struct frame *frame, const struct node *list) {
 			run(frame, evaluate(frame, list->a).number ? list->b : list->c);
 			break;
 		case NODE_UNROLL:
-			for (int64_t i = 0; i < list->a->number; i++)
+			for (int64_t i = 0; i < list->a->number && !frame->leaving; i++)
 				run(frame, list->b);
 			break;
 		default:
@@ -343,12 +461,18 @@ void evaluate_kind(struct evaluator *evaluator, enum probe_kind kind, uint64_t n
 }
 
 void evaluate_item(struct evaluator *evaluator, const struct trace_item *item, uint64_t nsecs) {
+	item_note(evaluator, item);
 	for (const struct clause *clause = evaluator->script->clauses; clause;
 	     clause = clause->next)
 		for (const struct probe *probe = clause->probes; probe; probe = probe->next) {
-			const struct event event = { .probe = probe, .item = item, .nsecs = nsecs };
+			const bool ended = probe->kind == PROBE_LAUNCH && probe->end;
+			const struct event event = {
+				.probe = probe,
+				.item = item,
+				.nsecs = nsecs + (ended ? item->end - item->start : 0)
+			};
 
-			if (evaluator->exited)
+			if (evaluator->exited || evaluator->endless)
 				return;
 			if (PROBE_ON_GPU(probe->kind) || probe->kind < PROBE_LAUNCH ||
 			    !item_fits(evaluator, probe, item))

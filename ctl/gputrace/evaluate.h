@@ -29,11 +29,16 @@ struct evaluator {
 	bool exited; /* by exit() */
 	int status;
 	bool failed; /* no memory: the results are not complete */
+	const struct node *endless; /* a while that did not end; NULL: none */
 	/* private */
 	bool refreshed;
 	struct trace_demangler demangler;
 	struct store_key key;
 	struct kept_text *texts; /* of the body that runs */
+	struct launched *launched; /* by the number of its item; NULL: none so far */
+	struct busy *busy; /* GPUs of processes */
+	size_t n_busy;
+	uint64_t idle; /* nanoseconds without a kernel before the item, which is one; 0: none */
 	uint64_t unnamed; /* launches of kernels without a name, which a name or glob cannot mean */
 	uint64_t graphs; /* launches of CUDA graphs, whose kernels launch: does not see */
 };

@@ -17,23 +17,21 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "ctl/session/session.h"
 #include "ctl/trace/command.h"
 #include "ctl/trace/read/stream.h"
 #include "evaluate.h"
 #include "follow.h"
 #include "gpu.h"
 #include "lib/base/clock.h"
-#include "lib/base64.h"
 #include "lib/json.h"
 #include "lib/varlink/varlink-idl.h"
-#include "session.h"
 
 #define WINDOW UINT64_C(200000000) /* nanoseconds that records wait for older ones */
 #define MEMORY ((size_t)128 << 20)
 #define TICK_MS 50
 #define LAST_MS 3000 /* after the end of CMD: for the end of the trace */
 #define STOP_MS 500 /* after a signal: for what happened until then */
-#define MISSING_LINES 3
 #define SECOND UINT64_C(1000000000)
 
 struct timer {
@@ -50,8 +48,7 @@ struct follow {
 	struct session session;
 	struct gpu gpu;
 	struct evaluator evaluator;
-	struct trace_command command;
-	struct trace_child child;
+	struct child child;
 	pid_t pid; /* of CMD, also when it has ended; 0: there is none */
 	struct trace_stream *stream; /* NULL: nothing is traced */
 	bool started, over; /* the trace */
@@ -76,14 +73,6 @@ static int take_item(const struct trace_item *item, void *userdata) {
 	return follow->evaluator.failed ? -ENOMEM : 0;
 }
 
-static int stream_result(int r) {
-	return r == 0 ? CTL_OK
-		      : ctl_fail(CTL_ERROR, "%s",
-				 r < 0 ? strerror(-r)
-				       : "the daemon sent records that make no sense; is it of "
-					 "another version?");
-}
-
 /* Which functions the probes need, as Trace takes them. */
 static json_object *traced_calls(const struct script *script) {
 	json_object *calls = json_object_new_array();
@@ -92,15 +81,17 @@ static json_object *traced_calls(const struct script *script) {
 		for (const struct probe *probe = clause->probes; probe; probe = probe->next) {
 			if (clause->on_gpu || probe->kind < PROBE_LAUNCH)
 				continue;
-			if (probe->kind == PROBE_LAUNCH) {
+			if (probe->kind == PROBE_LAUNCH || probe->kind == PROBE_IDLE) {
 				json_append_string(calls, "launch");
 				json_append_string(calls, "cuGraphLaunch"); /* to be counted */
-			} else if (probe->name)
+			} else if (probe->name && probe->kind != PROBE_PROCESS)
 				json_append_string(calls, probe->name);
 			else if (probe->kind == PROBE_COPY || probe->kind == PROBE_SYNC)
 				json_append_string(calls,
 						   probe->kind == PROBE_COPY ? "transfer" : "sync");
-			else
+			else if (probe->kind == PROBE_MODULE)
+				json_append_string(calls, "module");
+			else if (probe->kind != PROBE_PROCESS)
 				json_append_string(calls, "memory");
 		}
 	return calls;
@@ -117,7 +108,9 @@ static int trace_begin(struct follow *follow) {
 	json_add(parameters, "calls", traced_calls(follow->script));
 	list = json_add_array(parameters, "sources");
 	json_append_string(list, "shim");
-	if (!command)
+	if (follow->script->needs_times)
+		json_append_string(list, "gpu");
+	else if (!command)
 		json_append_string(list, "bpf");
 	if (command || follow->options->pid) {
 		list = json_add_array(parameters, "pids");
@@ -137,15 +130,6 @@ static int trace_begin(struct follow *follow) {
 	return r;
 }
 
-static void tell_missing(json_object *parameters) {
-	json_object *missing = json_member(parameters, "missing");
-
-	for (size_t i = 0; missing && i < json_object_array_length(missing) && i < MISSING_LINES;
-	     i++)
-		ctl_tell("not traced: %s",
-			 json_object_get_string(json_object_array_get_idx(missing, i)));
-}
-
 /* Of the first record: when the trace began. */
 static void note_beginning(struct follow *follow, const void *bytes, size_t n) {
 	struct trace_start start;
@@ -160,23 +144,19 @@ static void note_beginning(struct follow *follow, const void *bytes, size_t n) {
 static int trace_reply(struct follow *follow) {
 	struct varlink_reply reply;
 	unsigned char *bytes;
-	json_object *text;
 	size_t n;
 	int r;
 
 	r = ctl_next(&follow->tracer, "Trace", "", &reply);
 	if (r)
 		return r;
-	text = json_member(reply.parameters, "records");
-	if (base64_decode(json_object_get_string(text), (size_t)json_object_get_string_len(text),
-			  &bytes, &n)) {
-		r = ctl_fail(CTL_ERROR, "the daemon sent records that are not base64");
-	} else {
+	r = trace_reply_records(reply.parameters, &bytes, &n);
+	if (!r) {
 		note_beginning(follow, bytes, n);
-		r = stream_result(trace_stream_feed(follow->stream, bytes, n));
+		r = trace_stream_result(trace_stream_feed(follow->stream, bytes, n));
 		free(bytes);
 		fflush(follow->evaluator.show.out); /* somebody may watch */
-		tell_missing(reply.parameters);
+		trace_reply_tell_missing(reply.parameters);
 	}
 	follow->started = true;
 	follow->replied_at = monotonic_now();
@@ -206,7 +186,7 @@ static void take_signals(struct follow *follow) {
 
 	while (read(follow->signals, &taken, sizeof(taken)) == sizeof(taken)) {
 		if (taken.ssi_signo == SIGCHLD) {
-			if (follow->child.pid && trace_child_ended(&follow->child, false))
+			if (follow->child.pid && child_ended(&follow->child, false))
 				stop_soon(follow, last);
 			continue;
 		}
@@ -219,21 +199,11 @@ static void take_signals(struct follow *follow) {
 }
 
 static int watch_signals(struct follow *follow) {
-	struct sigaction hangup;
-	sigset_t signals, ending;
+	sigset_t ending;
 
-	sigemptyset(&ending);
-	sigaddset(&ending, SIGINT);
-	sigaddset(&ending, SIGTERM);
-	sigaddset(&ending, SIGQUIT);
-	if (!sigaction(SIGHUP, NULL, &hangup) && hangup.sa_handler != SIG_IGN)
-		sigaddset(&ending, SIGHUP);
-	signals = ending;
-	sigaddset(&signals, SIGCHLD);
-	sigprocmask(SIG_BLOCK, &signals, NULL);
-	ctl_end_if_stuck(&ending, gpu_detach_at_end); /* a reader may not read */
+	follow->signals = session_signals(&ending, true);
+	ctl_end_if_stuck(&ending, attached_end); /* a reader may not read */
 	signal(SIGPIPE, SIG_IGN);
-	follow->signals = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
 	return follow->signals < 0 ? ctl_fail(CTL_ERROR, "%s", strerror(errno)) : CTL_OK;
 }
 
@@ -260,7 +230,7 @@ static int run_timers(struct follow *follow) {
 		if (now < timer->at)
 			continue;
 		if (follow->stream && now > follow->replied_at + WINDOW)
-			r = stream_result(trace_stream_finish(follow->stream));
+			r = trace_stream_result(trace_stream_finish(follow->stream));
 		evaluate_probe(&follow->evaluator, timer->clause, &event);
 		fflush(follow->evaluator.show.out);
 		timer->at += timer->probe->number;
@@ -300,13 +270,13 @@ static int step(struct follow *follow) {
 		take_signals(follow);
 	}
 	if (follow->stream && monotonic_now() > follow->replied_at + WINDOW)
-		return stream_result(trace_stream_finish(follow->stream));
+		return trace_stream_result(trace_stream_finish(follow->stream));
 	return CTL_OK;
 }
 
 static bool is_over(const struct follow *follow) {
-	return follow->evaluator.exited || ferror(follow->evaluator.show.out) ||
-	       (follow->stream && follow->over) ||
+	return follow->evaluator.exited || follow->evaluator.endless ||
+	       ferror(follow->evaluator.show.out) || (follow->stream && follow->over) ||
 	       (follow->stop_by && monotonic_now() >= follow->stop_by);
 }
 
@@ -319,7 +289,7 @@ static int run(struct follow *follow) {
 	if (r)
 		return r;
 	if (follow->child.pid)
-		trace_child_go(&follow->child);
+		child_go(&follow->child);
 	else if (follow->options->command)
 		stop_soon(follow, 0); /* a signal was its end before it began */
 	start_timers(follow);
@@ -331,7 +301,7 @@ static int run(struct follow *follow) {
 			r = run_timers(follow);
 	}
 	if (!r && follow->stream)
-		r = stream_result(trace_stream_finish(follow->stream));
+		r = trace_stream_result(trace_stream_finish(follow->stream));
 	return r;
 }
 
@@ -384,8 +354,13 @@ static int finish(struct follow *follow) {
 	evaluate_print_all(evaluator);
 	fflush(evaluator->show.out);
 	if (follow->gpu.attached)
-		gpu_tell_unprobed(&follow->gpu, follow->session.pid ? 0 : follow->pid);
+		attached_tell_unprobed(follow->ctl, follow->session.pid ? 0 : follow->pid,
+				       follow->gpu.seen);
 	follow->lost = tell_lost(follow);
+	if (evaluator->endless)
+		return ctl_fail(CTL_ERROR, "%s:%d:%d: this while did not end after %d rounds",
+				follow->script->name, evaluator->endless->place.line,
+				evaluator->endless->place.column, SCRIPT_WHILE_MAX);
 	return evaluator->failed ? ctl_fail(CTL_ERROR, "out of memory: the maps are not complete")
 				 : CTL_OK;
 }
@@ -393,19 +368,19 @@ static int finish(struct follow *follow) {
 /* Starts what is needed: the daemon, CMD that waits, probes, the trace. Returns the exit status. */
 static int prepare(struct follow *follow) {
 	const struct options *options = follow->options;
+	const struct child_options child = { .ctl = follow->ctl,
+					     .command = options->command,
+					     .shim = true };
 	const bool needs_daemon = follow->script->needs_gpu || follow->script->needs_trace;
 	int r = CTL_OK;
 
 	if (needs_daemon)
 		r = session_open(&follow->session, follow->ctl, options->command,
 				 options->require_verify);
-	if (!r && !follow->session.verifies && follow->script->needs_gpu)
-		ctl_tell(
-			"without CAP_BPF nothing is verified by Linux: programs run unverified, in "
-			"processes of yours alone");
-	follow->command = (struct trace_command){ .ctl = follow->ctl, .command = options->command };
+	if (!r && follow->script->needs_gpu)
+		session_tell_unverified(&follow->session);
 	if (!r && options->command)
-		r = trace_child_start(&follow->child, &follow->command);
+		r = child_start(&follow->child, &child);
 	if (!r)
 		r = watch_signals(follow);
 	if (r)
@@ -427,7 +402,7 @@ static int prepare(struct follow *follow) {
 static void wait_child(struct follow *follow) {
 	struct pollfd signals = { .fd = follow->signals, .events = POLLIN };
 
-	while (!trace_child_ended(&follow->child, false)) {
+	while (!child_ended(&follow->child, false)) {
 		poll(&signals, 1, -1);
 		take_signals(follow);
 	}
@@ -464,7 +439,7 @@ int follow(struct ctl *ctl, const struct options *options, const struct script *
 	if (!r)
 		r = run(follow);
 	else
-		trace_child_kill(&follow->child);
+		child_kill(&follow->child);
 	if (!r || follow->started || follow->gpu.attached)
 		r = finish(follow) ?: r;
 	exited = follow->evaluator.exited;

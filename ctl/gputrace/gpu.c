@@ -7,20 +7,17 @@
 
 #include <endian.h>
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "code.h"
+#include "ctl/session/session.h"
 #include "ctl/trace/decode/demangle.h"
 #include "gpu.h"
 #include "lib/base64.h"
 #include "lib/json.h"
 #include "lib/varlink/varlink-json.h"
-
-#define WHY_LINES 3
-#define LEAVE_MS 2000
 
 /* ---- attaching ---- */
 
@@ -71,45 +68,8 @@ static void note_ids(struct gpu *gpu) {
 	}
 }
 
-/* What is to be detached by whatever thread ends the process; the path of the daemon. */
-static struct {
-	pthread_mutex_t lock;
-	const char *path;
-	json_object *attachments; /* borrowed; NULL: nothing */
-} kept = { .lock = PTHREAD_MUTEX_INITIALIZER };
-
-static void keep_for_end(const char *path, json_object *attachments) {
-	pthread_mutex_lock(&kept.lock);
-	kept.path = path;
-	kept.attachments = attachments;
-	pthread_mutex_unlock(&kept.lock);
-}
-
-void gpu_detach_at_end(void) {
-	struct varlink_client *client = NULL;
-	struct varlink_reply reply;
-	int r = 0;
-
-	pthread_mutex_lock(&kept.lock);
-	if (kept.attachments)
-		r = varlink_client_connect(&client, kept.path, LEAVE_MS);
-	for (size_t i = 0; client && r >= 0 && i < json_length_of(kept.attachments); i++) {
-		const int64_t id =
-			json_int_of(json_object_array_get_idx(kept.attachments, i), "id");
-
-		r = varlink_client_call(client, "io.gpuprobe.control.Detach",
-					varlink_json_pack("id", json_object_new_int64(id), NULL),
-					&reply);
-		if (r >= 0)
-			varlink_reply_deinit(&reply);
-	}
-	varlink_client_free(client);
-	pthread_mutex_unlock(&kept.lock);
-}
-
 int gpu_attach(struct gpu *gpu, pid_t pid) {
 	json_object *parameters = json_object_new_object();
-	struct varlink_reply reply;
 	int r;
 
 	r = put_object(gpu->script, parameters);
@@ -119,30 +79,15 @@ int gpu_attach(struct gpu *gpu, pid_t pid) {
 	}
 	if (pid)
 		ctl_put(parameters, "filter.pid", json_object_new_int64(pid));
-	r = ctl_call(gpu->ctl, "Attach", parameters, gpu->script->name, -1, &reply);
-	if (r)
-		return r;
-	gpu->attached = json_object_get(reply.parameters);
-	varlink_reply_deinit(&reply);
-	keep_for_end(gpu->ctl->path, json_member(gpu->attached, "attachments"));
-	note_ids(gpu);
-	return CTL_OK;
+	gpu->seen = attached_seen(gpu->ctl);
+	r = attached_new(gpu->ctl, parameters, gpu->script->name, &gpu->attached);
+	if (!r)
+		note_ids(gpu);
+	return r;
 }
 
 void gpu_detach(struct gpu *gpu) {
-	json_object *attachments = json_member(gpu->attached, "attachments");
-	struct varlink_reply reply;
-
-	for (size_t i = 0; i < json_length_of(attachments); i++) {
-		json_object *id = json_member(json_object_array_get_idx(attachments, i), "id");
-
-		if (ctl_call(gpu->ctl, "Detach", varlink_json_pack("id", json_object_get(id), NULL),
-			     json_object_get_string(id), CTL_TIMEOUT_MS, &reply))
-			break;
-		varlink_reply_deinit(&reply);
-	}
-	keep_for_end(NULL, NULL);
-	json_object_put(gpu->attached);
+	attached_free(gpu->ctl, gpu->attached);
 	json_object_put(gpu->kernels);
 	json_object_put(gpu->lines);
 	gpu->attached = gpu->kernels = gpu->lines = NULL;
@@ -363,46 +308,4 @@ void gpu_refresh(void *userdata) {
 	}
 	if (gpu->ids[SCRIPT_MAPS_MAX])
 		read_map(gpu, gpu->ids[SCRIPT_MAPS_MAX], NULL);
-}
-
-/* ---- what became of it ---- */
-
-static void tell_reason(json_object *outcome) {
-	const char *name = ctl_string(outcome, "demangled");
-
-	name = *name ? name : ctl_string(outcome, "kernel");
-	ctl_tell("not probed: %s%s%s", name, *name ? ": " : "", ctl_string(outcome, "reason"));
-}
-
-static bool is_outcome(json_object *outcome, const char *name) {
-	return !strcmp(ctl_string(outcome, "outcome"), name);
-}
-
-void gpu_tell_unprobed(struct gpu *gpu, pid_t pid) {
-	json_object *parameters = json_object_new_object(), *outcomes;
-	struct varlink_reply reply;
-	bool probed = false;
-	int told = 0;
-
-	if (pid)
-		json_add_int(parameters, "pid", pid);
-	if (ctl_call(gpu->ctl, "Why", parameters, "", CTL_TIMEOUT_MS, &reply))
-		return;
-	outcomes = json_member(reply.parameters, "outcomes");
-	for (size_t i = 0; i < json_length_of(outcomes); i++)
-		probed |= is_outcome(json_object_array_get_idx(outcomes, i), "probed");
-	for (size_t i = 0; i < json_length_of(outcomes); i++) {
-		json_object *outcome = json_object_array_get_idx(outcomes, i);
-
-		if (!is_outcome(outcome, "failed") && (!is_outcome(outcome, "not-probed") ||
-						       (probed && !*ctl_string(outcome, "kernel"))))
-			continue;
-		if (told++ < WHY_LINES)
-			tell_reason(outcome);
-	}
-	if (told > WHY_LINES)
-		ctl_tell("not probed: %d more", told - WHY_LINES);
-	if (!probed && !told)
-		ctl_tell("no kernel was probed: none of the program's matches");
-	varlink_reply_deinit(&reply);
 }

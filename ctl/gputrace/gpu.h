@@ -10,6 +10,7 @@ struct gpu {
 	struct ctl *ctl;
 	const struct script *script;
 	struct evaluator *evaluator;
+	int64_t seen; /* attached_seen() before */
 	json_object *attached; /* the reply of Attach; NULL: nothing is attached */
 	int64_t ids[SCRIPT_MAPS_MAX + 1]; /* of the maps; the last one counts what was lost */
 	json_object *kernels; /* id in hexadecimal: name; NULL: not asked yet */
@@ -23,10 +24,4 @@ struct gpu {
 int gpu_attach(struct gpu *gpu, pid_t pid);
 /* Copies all maps into the evaluator. */
 void gpu_refresh(void *gpu);
-/* Which kernels were not probed, and why: what is counted lacks them. Of whole images only if
- * nothing was probed. */
-void gpu_tell_unprobed(struct gpu *gpu, pid_t pid);
 void gpu_detach(struct gpu *gpu);
-/* The same by a connection of its own, where the main thread does not come to it: for
- * ctl_end_if_stuck(). */
-void gpu_detach_at_end(void);

@@ -21,14 +21,17 @@
 #include "code.h"
 #include "ctl/base/ctl.h"
 #include "follow.h"
+#include "list.h"
+#include "tool.h"
 #include "lib/base/file.h"
 #include "lib/varlink/varlink-idl.h"
 #include "options.h"
-#include "words.h"
 
 static const char help[] =
 	"Usage: gputrace [OPTION]... -e PROGRAM [-- CMD [ARGUMENT]...]\n"
 	"       gputrace [OPTION]... FILE [-- CMD [ARGUMENT]...]\n"
+	"       gputrace TOOL [-k KERNEL] [-p PID] [-d SECONDS] [-- CMD [ARGUMENT]...]\n"
+	"       gputrace -l [PROBE]\n"
 	"\n"
 	"Runs a script about what CUDA programs do: on the host, and in their kernels.\n"
 	"\n"
@@ -38,10 +41,13 @@ static const char help[] =
 	"  -e PROGRAM            the script itself; else it is in FILE (- is standard input)\n"
 	"  -c CMD                in place of -- CMD: a line for the shell\n"
 	"  -p, --pid=PID         only this process, which runs already\n"
+	"  -k, --kernel=KERNEL   these kernels, where a probe has * for its kernel\n"
 	"  -d, --duration=N      end after N seconds\n"
 	"  -o, --output=FILE     print there, not to standard output\n"
 	"  -f, --format=FORMAT   text, or json: an object a line\n"
-	"  -l, --list            list probes, words and functions\n"
+	"  -l, --list            list probes, words, functions and tools; with a probe what it "
+	"stands for\n"
+	"  -v, --verbose         show the programs for the GPU, and what an event costs, first\n"
 	"      --dry-run         only check the script\n"
 	"      --emit=FILE       write the eBPF object for the GPU there, and run nothing\n"
 	"      --strict          exit with status 3 if events were lost\n"
@@ -65,10 +71,12 @@ enum {
 
 static const struct option long_options[] = {
 	{ "pid", required_argument, NULL, 'p' },
+	{ "kernel", required_argument, NULL, 'k' },
 	{ "duration", required_argument, NULL, 'd' },
 	{ "output", required_argument, NULL, 'o' },
 	{ "format", required_argument, NULL, 'f' },
 	{ "list", no_argument, NULL, 'l' },
+	{ "verbose", no_argument, NULL, 'v' },
 	{ "dry-run", no_argument, NULL, OPTION_DRY_RUN },
 	{ "emit", required_argument, NULL, OPTION_EMIT },
 	{ "strict", no_argument, NULL, OPTION_STRICT },
@@ -86,11 +94,17 @@ static bool take_simple(struct ctl *ctl, struct options *options, int option) {
 	case 'e':
 		options->program = optarg;
 		break;
+	case 'k':
+		options->kernel = optarg;
+		break;
 	case 'o':
 		options->output = optarg;
 		break;
 	case 'l':
 		options->list = true;
+		break;
+	case 'v':
+		options->verbose = true;
 		break;
 	case OPTION_DRY_RUN:
 		options->dry_run = true;
@@ -144,8 +158,8 @@ static int take_option(struct ctl *ctl, struct options *options, int option) {
 			r = ctl_usage("-f: %s is neither text nor json", optarg);
 		break;
 	case 'h':
-		ctl_print_help(help);
-		return CTL_OK;
+		options->help = true;
+		break;
 	case 'V':
 		puts("gputrace " PROJECT_VERSION);
 		return CTL_OK;
@@ -155,19 +169,13 @@ static int take_option(struct ctl *ctl, struct options *options, int option) {
 	return r;
 }
 
-/* What stands behind the options: FILE, unless there is -e, and CMD behind a --. */
+/* What stands behind the options: CMD behind a --. */
 static int take_arguments(struct options *options, int argc, char **argv) {
 	const bool ended = optind > 1 && !strcmp(argv[optind - 1], "--");
 
-	if (!options->program && !options->list && !ended && optind < argc)
-		options->file = argv[optind++];
-	else if (!ended && optind < argc)
+	if (!ended && optind < argc)
 		return ctl_usage("%s: a command stands behind --, as in -- %s", argv[optind],
 				 argv[optind]);
-	if (!ended && optind < argc && strcmp(argv[optind], "--") != 0)
-		return ctl_usage("%s: a command stands behind --, as in -- %s", argv[optind],
-				 argv[optind]);
-	optind += !ended && optind < argc;
 	if (optind < argc && options->command)
 		return ctl_usage("-c and -- are two commands");
 	if (optind < argc)
@@ -181,70 +189,66 @@ static int take_arguments(struct options *options, int argc, char **argv) {
 	return -1;
 }
 
+/* Options may stand before and behind FILE, or the PROBE of -l. */
 static int take_options(struct ctl *ctl, struct options *options, int argc, char **argv) {
 	int option, r;
 
-	while ((option = getopt_long(argc, argv, "+e:c:p:d:o:f:lhV", long_options, NULL)) >= 0) {
+again:
+	while ((option = getopt_long(argc, argv, "+e:c:p:k:d:o:f:lvhV", long_options, NULL)) >= 0) {
 		r = take_option(ctl, options, option);
 		if (r >= 0)
 			return r;
 	}
+	if (optind < argc && !options->file && !options->program &&
+	    (optind < 2 || strcmp(argv[optind - 1], "--") != 0)) {
+		options->file = argv[optind++];
+		goto again;
+	}
+	if (options->help)
+		return -1;
 	r = take_arguments(options, argc, argv);
 	return r < 0 && options->pid ? ctl_check_pid("-p", options->pid) : r;
 }
 
-/* ---- --list ---- */
-
-static void list_words(void) {
-	const struct builtin *builtin;
-	const struct probe_row *row;
-	const struct word *word;
-
-	puts("Probes:");
-	for (size_t i = 0; (row = probe_row_at(i)); i++)
-		printf("  %-38s %s\n", row->form, row->help);
-	puts("\nWords, and the probes that have them:");
-	for (size_t i = 0; (word = word_at(i)); i++) {
-		if (strchr(word->name, '.'))
-			continue;
-		printf("  %-10s %s%s\n            ", word->name, word->help ? word->help : "",
-		       word->id == WORD_GRID || word->id == WORD_BLOCKDIM ||
-				       word->id == WORD_BLOCKID || word->id == WORD_THREADID
-			       ? "; also .x .y .z"
-			       : "");
-		for (size_t j = 0; (row = probe_row_at(j)); j++)
-			if (word->probes & (1u << row->kind))
-				printf(" %s%s", row->name,
-				       word->ends & (1u << row->kind) ? ":end" : "");
-		putchar('\n');
-	}
-	puts("\nFunctions:");
-	for (size_t i = 0; (builtin = builtin_at(i)); i++)
-		printf("  %s\n", builtin->form);
-}
-
 /* ---- the script ---- */
 
-/* The text of the script, from malloc(). Returns the exit status. */
-static int read_script(const struct options *options, char **textp, size_t *np) {
-	const bool is_stdin = options->file && !strcmp(options->file, "-");
-	int fd, r;
+/* The text of a file, from malloc(). Returns the exit status. */
+static int read_file(const char *name, const char *path, char **textp, size_t *np) {
+	const bool is_stdin = !strcmp(name, "-");
+	const int fd = is_stdin ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
+	int r;
 
+	if (fd < 0)
+		return ctl_fail(CTL_ERROR, "%s: %s%s", name, strerror(errno),
+				errno == ENOENT && !strpbrk(name, "/.") ? tool_suggestion(name)
+									: "");
+	r = file_load(fd, SCRIPT_SIZE_MAX, textp, np);
+	if (!is_stdin)
+		close(fd);
+	if (r == -EFBIG)
+		return ctl_fail(CTL_ERROR, "%s: a script has at most %d bytes", name,
+				SCRIPT_SIZE_MAX);
+	return r ? ctl_fail(CTL_ERROR, "%s: %s", name, strerror(-r)) : CTL_OK;
+}
+
+/* The text of the script, from malloc(); none (NULL): all is done. Returns the exit status. */
+static int read_script(const struct options *options, char **textp, size_t *np) {
+	char path[4096];
+	int r;
+
+	*textp = NULL;
+	if (options->list) {
+		r = list_probe(options, textp);
+		*np = *textp ? strlen(*textp) : 0;
+		return r;
+	}
 	if (options->program) {
 		*textp = strdup(options->program);
 		*np = strlen(options->program);
 		return *textp ? CTL_OK : ctl_fail(CTL_ERROR, "out of memory");
 	}
-	fd = is_stdin ? STDIN_FILENO : open(options->file, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return ctl_fail(CTL_ERROR, "%s: %s", options->file, strerror(errno));
-	r = file_load(fd, SCRIPT_SIZE_MAX, textp, np);
-	if (!is_stdin)
-		close(fd);
-	if (r == -EFBIG)
-		return ctl_fail(CTL_ERROR, "%s: a script has at most %d bytes", options->file,
-				SCRIPT_SIZE_MAX);
-	return r ? ctl_fail(CTL_ERROR, "%s: %s", options->file, strerror(-r)) : CTL_OK;
+	return read_file(options->file, tool_find(path, options->file) ? path : options->file,
+			 textp, np);
 }
 
 static int write_object(const struct script *script, const char *path) {
@@ -274,10 +278,31 @@ static int write_object(const struct script *script, const char *path) {
 	return r;
 }
 
+/* -v: what an event costs before one has cost it. */
+static int print_code(const struct script *script) {
+	struct code *code = calloc(1, sizeof(*code));
+	int r = CTL_OK;
+
+	if (!code)
+		r = ctl_fail(CTL_ERROR, "out of memory");
+	else if (!code_make(code, script))
+		r = ctl_fail(CTL_ERROR, "%s", code->error);
+	else
+		code_print(code, stderr);
+	if (code)
+		code_deinit(code);
+	free(code);
+	return r;
+}
+
 static int run_script(struct ctl *ctl, const struct options *options, const struct script *script) {
 	FILE *out = stdout;
-	int r;
+	int r = CTL_OK;
 
+	if (options->verbose && script->needs_gpu)
+		r = print_code(script);
+	if (r)
+		return r;
 	if (options->object)
 		return write_object(script, options->object);
 	if (options->dry_run)
@@ -304,9 +329,12 @@ static int run(struct ctl *ctl, const struct options *options) {
 	int r;
 
 	r = read_script(options, &text, &n);
-	if (r)
+	if (r || !text)
 		return r;
-	script = script_new(options->program ? "-e" : options->file, text, n);
+	script = script_new(options->program ? "-e"
+			    : options->list  ? "-l"
+					     : options->file,
+			    options->list ? NULL : options->kernel, text, n);
 	if (!script)
 		r = ctl_fail(CTL_ERROR, "out of memory");
 	else if (script->failed)
@@ -316,6 +344,21 @@ static int run(struct ctl *ctl, const struct options *options) {
 	script_free(script);
 	free(text);
 	return r;
+}
+
+/* What the command line asks for. Returns the exit status. */
+static int act(struct ctl *ctl, const struct options *options) {
+	char path[4096];
+
+	if (options->help && options->file && tool_find(path, options->file))
+		return tool_help(options->file, path);
+	if (options->help)
+		ctl_print_help(help);
+	else if (options->list && !options->file)
+		list_words();
+	else
+		return run(ctl, options);
+	return CTL_OK;
 }
 
 /* Whether nobody reads any more. */
@@ -337,9 +380,7 @@ int main(int argc, char **argv) {
 	if (argc > 0)
 		argv[0] = program_invocation_name;
 	r = take_options(&ctl, &options, argc, argv);
-	if (r < 0 && options.list)
-		list_words();
-	r = r >= 0 ? exit_status(r) : options.list ? CTL_OK : run(&ctl, &options);
+	r = r >= 0 ? exit_status(r) : act(&ctl, &options);
 	json_object_put(ctl.unanswered);
 	varlink_client_free(ctl.client);
 	varlink_interface_free(ctl.interface);

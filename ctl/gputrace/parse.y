@@ -53,13 +53,14 @@ static struct node *operation(struct script *script, enum op op, struct place pl
 %token <op> ASSIGN "+="
 %token END_OF_SCRIPT 0 "the end of the script"
 %token PREDICATE_BEGIN "/" PREDICATE_END "/ {" IF "if" ELSE "else" UNROLL "unroll"
+%token WHILE "while" FOR "for" BREAK "break" CONTINUE "continue"
 %token EQ "==" NE "!=" LE "<=" GE ">=" LEFT "<<" RIGHT ">>" BOTH "&&" EITHER "||"
 %token INCREMENT "++" DECREMENT "--" SCAN_FAILED "a mistake" SEMICOLON ";"
 
 %type <text> part
 %type <probe> probe probes
 %type <node> predicate body statements statement simple assignment choice otherwise expression
-%type <node> map arguments call target
+%type <node> map arguments call target locals
 
 %right '?' ':'
 %left EITHER
@@ -114,7 +115,19 @@ statement: simple SEMICOLON { $$ = $1; }
 	| UNROLL '(' NUMBER ')' body {
 		$$ = tree_operation(script, NODE_UNROLL, OP_NONE, @1, tree_number(script, @3, $3), $5, NULL);
 		if (script->failed) YYABORT;
+	}
+	| WHILE '(' expression ')' body {
+		$$ = tree_operation(script, NODE_WHILE, OP_NONE, @1, $3, $5, NULL);
+		if (script->failed) YYABORT;
+	}
+	| FOR '(' locals ':' MAP ')' body {
+		$$ = tree_operation(script, NODE_FOR, OP_NONE, @5, $3, $7, NULL);
+		if (script->failed) YYABORT;
+		$$->text = $5;
 	};
+
+locals: LOCAL { $$ = tree_node(script, NODE_LOCAL, @1, $1); }
+	| locals ',' LOCAL { $$ = tree_append($1, tree_node(script, NODE_LOCAL, @3, $3)); };
 
 choice: IF '(' expression ')' body otherwise {
 		$$ = tree_operation(script, NODE_IF, OP_NONE, @1, $3, $5, $6);
@@ -126,6 +139,8 @@ otherwise: %empty { $$ = NULL; }
 	| ELSE choice { $$ = $2; };
 
 simple: assignment
+	| BREAK { $$ = tree_node(script, NODE_BREAK, @1, "break"); }
+	| CONTINUE { $$ = tree_node(script, NODE_CONTINUE, @1, "continue"); }
 	| call { $$ = tree_operation(script, NODE_DO, OP_NONE, @1, $1, NULL, NULL); if (script->failed) YYABORT; };
 
 assignment: target '=' expression { $$ = tree_operation(script, NODE_ASSIGN, OP_NONE, @1, $1, $3, NULL); if (script->failed) YYABORT; }

@@ -68,12 +68,13 @@ struct script *script_free(struct script *script) {
 	return NULL;
 }
 
-struct script *script_new(const char *name, const char *text, size_t n_text) {
+struct script *script_new(const char *name, const char *kernel, const char *text, size_t n_text) {
 	struct script *script = calloc(1, sizeof(*script));
 
 	if (!script)
 		return NULL;
 	script->name = name;
+	script->kernel = kernel;
 	if (n_text > SCRIPT_SIZE_MAX)
 		script_fail(script, (struct place){ 1, 1 },
 			    "the script has %zu bytes; at most %d can be read", n_text,

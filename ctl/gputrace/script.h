@@ -20,6 +20,7 @@
 #define SCRIPT_PARTS_MAX 8 /* of a probe: thread:KERNEL:end has 3 */
 #define SCRIPT_UNROLL_MAX 100
 #define SCRIPT_ROUNDS_MAX 10000 /* of one unroll in another */
+#define SCRIPT_WHILE_MAX 1000000 /* rounds of all while of one run of a body */
 #define SCRIPT_LINEAR_MAX 1000 /* buckets of lhist() */
 #define SCRIPT_LOG_BUCKETS 66 /* of hist(): below 0, 0, and the 64 powers of two */
 #define SCRIPT_ERROR_SIZE 512
@@ -74,6 +75,10 @@ enum node_kind {
 	NODE_ASSIGN, /* a = b, or a op= b */
 	NODE_IF, /* if (a) b else c */
 	NODE_UNROLL, /* unroll (a) b */
+	NODE_WHILE, /* while (a) b */
+	NODE_FOR, /* for (a : @text) b; a: a list of variables */
+	NODE_BREAK,
+	NODE_CONTINUE,
 	NODE_DO, /* a call that stands alone */
 };
 
@@ -105,6 +110,9 @@ enum probe_kind {
 	PROBE_SYNC,
 	PROBE_ALLOC,
 	PROBE_FREE,
+	PROBE_MODULE, /* module:load */
+	PROBE_PROCESS,
+	PROBE_IDLE,
 	/* on the GPU */
 	PROBE_THREAD,
 	PROBE_BLOCK_LEAD,
@@ -131,11 +139,11 @@ enum script_access {
 struct probe {
 	enum probe_kind kind;
 	struct place place;
-	const char *text; /* as it was written */
 	size_t n_parts;
 	const char *parts[SCRIPT_PARTS_MAX]; /* without the quotes */
 	/* by check.c */
 	bool end; /* :end */
+	bool unloads; /* MODULE: module:unload */
 	const char *name; /* of kernels or functions: a glob */
 	const char *file; /* LINE */
 	uint64_t number; /* of a LINE or BLOCK; nanoseconds of an INTERVAL */
@@ -151,6 +159,7 @@ struct clause {
 	struct node *body; /* a list of statements */
 	bool on_gpu;
 	int64_t rounds; /* in which the statement that is checked is repeated; 0: once */
+	unsigned int loops; /* while and for around the statement that is checked */
 	size_t n_locals;
 	const char *locals[SCRIPT_LOCALS_MAX];
 	enum type local_types[SCRIPT_LOCALS_MAX];
@@ -182,7 +191,7 @@ struct map {
 	enum type value; /* of a SCALAR: NUMBER or TEXT */
 	int64_t min, max, step; /* LHIST */
 	/* by whom, and where first; line 0: nowhere */
-	struct place host_writes, gpu_writes, host_reads, gpu_reads, cleared;
+	struct place host_writes, gpu_writes, host_reads, gpu_reads, cleared, deleted;
 	bool stored; /* `=` on the GPU: not only added to */
 };
 
@@ -190,11 +199,14 @@ struct memory;
 
 struct script {
 	const char *name; /* of the file, for messages */
+	const char *kernel; /* stands where a probe has * for its kernel; NULL: nothing does */
+	bool kernel_used;
 	struct clause *clauses;
 	size_t n_maps;
 	struct map maps[SCRIPT_MAPS_MAX];
 	size_t n_probes;
 	bool needs_trace, needs_gpu, needs_stacks;
+	bool needs_times; /* of kernels, with the trace */
 	struct memory *memory;
 	/* the first error, in full: "name:1:5: ..." */
 	bool failed;
@@ -202,10 +214,11 @@ struct script {
 };
 
 /*
- * Parses and checks a text. Returns NULL without memory. A script that failed has its error and
- * nothing else that may be used.
+ * Parses and checks a text. @kernel takes the place of * where that is the kernel of a probe; NULL:
+ * nothing does. Returns NULL without memory. A script that failed has its error and nothing else
+ * that may be used.
  */
-struct script *script_new(const char *name, const char *text, size_t n_text);
+struct script *script_new(const char *name, const char *kernel, const char *text, size_t n_text);
 struct script *script_free(struct script *script);
 
 /* Notes an error; only the first one stays. Control characters become '?'. Returns false. */

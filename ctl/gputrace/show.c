@@ -10,27 +10,9 @@
 #include <string.h>
 
 #include "ctl/base/ctl.h"
+#include "ctl/base/histogram.h"
 #include "lib/json.h"
 #include "show.h"
-
-#define BAR 52 /* columns of a full bar */
-
-static int64_t value_of(const struct store *store, const struct store_entry *entry) {
-	switch (store->map->kind) {
-	case MAP_COUNT:
-	case MAP_HIST:
-	case MAP_LHIST:
-		return entry->count;
-	case MAP_AVG:
-		return entry->count ? entry->sum / entry->count : 0;
-	case MAP_MIN:
-		return entry->count ? entry->min : 0;
-	case MAP_MAX:
-		return entry->count ? entry->max : 0;
-	default:
-		return entry->sum;
-	}
-}
 
 void show_text(FILE *out, const char *text) {
 	char *copy = strdup(text);
@@ -60,62 +42,43 @@ static void put_name(const struct show *show, const struct store *store,
 	fputs(at ? "]:" : ":", show->out);
 }
 
-/* 1024 as 1K, and so on: the bounds of hist(). */
-static void put_power(char text[static 24], unsigned int power) {
-	static const char units[] = " KMGTPE";
+/* Of an element, from calloc(); NULL without memory, or if it has none. */
+static struct histogram_bucket *buckets_of(const struct map *map, const struct store_entry *entry,
+					   int64_t div) {
+	const size_t n = map_buckets(map);
+	struct histogram_bucket *buckets = entry->buckets ? calloc(n, sizeof(*buckets)) : NULL;
 
-	if (power < 10)
-		snprintf(text, 24, "%u", 1u << power);
-	else
-		snprintf(text, 24, "%u%c", 1u << power % 10, units[power / 10]);
+	for (size_t i = 0; buckets && i < n; i++) {
+		const uint64_t count = entry->buckets[i] / (uint64_t)div;
+		const int64_t low = map->min + ((int64_t)i - 1) * map->step;
+
+		if (map->kind == MAP_LHIST)
+			buckets[i] =
+				(struct histogram_bucket){ .low = i + 1 == n ? map->max : low,
+							   .high = i ? low + map->step : map->min,
+							   .below = i == 0,
+							   .above = i + 1 == n,
+							   .count = count };
+		else if (i < 3) /* less than 0, 0 and 1 */
+			buckets[i] = (struct histogram_bucket){ .low = (int64_t)i - 1,
+								.high = (int64_t)i,
+								.below = i == 0,
+								.count = count };
+		else
+			buckets[i] = histogram_power((unsigned int)i - 2, count);
+	}
+	return buckets;
 }
 
-static void put_bounds(const struct map *map, size_t bucket, char text[static 64]) {
-	char low[24], high[24];
-	int64_t start;
+static void put_histogram(const struct show *show, const struct map *map,
+			  const struct store_entry *entry, int64_t div) {
+	struct histogram_bucket *buckets = buckets_of(map, entry, div);
 
-	if (map->kind == MAP_HIST) {
-		if (bucket < 3) {
-			strcpy(text, bucket == 0 ? "(..., 0)" : bucket == 1 ? "[0]" : "[1]");
-			return;
-		}
-		put_power(low, (unsigned int)bucket - 2);
-		put_power(high, (unsigned int)bucket - 1);
-		snprintf(text, 64, "[%s, %s)", low, high);
-		return;
-	}
-	start = map->min + ((int64_t)bucket - 1) * map->step;
-	if (bucket == 0)
-		snprintf(text, 64, "(..., %" PRId64 ")", map->min);
-	else if (bucket == map_buckets(map) - 1)
-		snprintf(text, 64, "[%" PRId64 ", ...)", map->max);
-	else
-		snprintf(text, 64, "[%" PRId64 ", %" PRId64 ")", start, start + map->step);
-}
-
-static void put_histogram(const struct show *show, const struct map *map, const uint64_t *buckets,
-			  uint64_t div) {
-	size_t first = SIZE_MAX, last = 0;
-	uint64_t most = 1;
-
-	for (size_t i = 0; buckets && i < map_buckets(map); i++) {
-		if (!buckets[i])
-			continue;
-		first = first == SIZE_MAX ? i : first;
-		last = i;
-		most = buckets[i] > most ? buckets[i] : most;
-	}
 	fputc('\n', show->out);
-	for (size_t i = first; first != SIZE_MAX && i <= last; i++) {
-		const int bar = (int)((double)buckets[i] / (double)most * BAR);
-		char text[64];
-
-		put_bounds(map, i, text);
-		fprintf(show->out, "%-16s %8" PRIu64 " |", text, buckets[i] / div);
-		for (int j = 0; j < BAR; j++)
-			fputc(j < bar ? '@' : ' ', show->out);
-		fputs("|\n", show->out);
-	}
+	if (buckets)
+		histogram_print(show->out, buckets, map_buckets(map),
+				map->kind == MAP_HIST ? HISTOGRAM_POWERS : HISTOGRAM_NUMBERS);
+	free(buckets);
 }
 
 static void put_entry(const struct show *show, const struct store *store,
@@ -124,7 +87,7 @@ static void put_entry(const struct show *show, const struct store *store,
 	switch (store->map->kind) {
 	case MAP_HIST:
 	case MAP_LHIST:
-		put_histogram(show, store->map, entry->buckets, (uint64_t)div);
+		put_histogram(show, store->map, entry, div);
 		return;
 	case MAP_STATS:
 		fprintf(show->out, " count %" PRId64 ", average %" PRId64 ", total %" PRId64 "\n",
@@ -136,7 +99,7 @@ static void put_entry(const struct show *show, const struct store *store,
 		if (entry->text)
 			show_text(show->out, entry->text);
 		else
-			fprintf(show->out, "%" PRId64, value_of(store, entry) / div);
+			fprintf(show->out, "%" PRId64, store_value(store, entry) / div);
 		fputc('\n', show->out);
 	}
 }
@@ -145,20 +108,10 @@ static void put_entry(const struct show *show, const struct store *store,
 
 static json_object *json_histogram(const struct map *map, const struct store_entry *entry,
 				   int64_t div) {
-	json_object *list = json_object_new_array();
+	struct histogram_bucket *buckets = buckets_of(map, entry, div);
+	json_object *list = histogram_json(buckets, buckets ? map_buckets(map) : 0);
 
-	for (size_t i = 0; entry->buckets && i < map_buckets(map); i++) {
-		json_object *bucket;
-
-		if (!entry->buckets[i])
-			continue;
-		bucket = json_append_object(list);
-		if (map->kind == MAP_HIST && i)
-			json_add_int(bucket, "min", i == 1 ? 0 : INT64_C(1) << (i - 2));
-		if (map->kind == MAP_LHIST && i)
-			json_add_int(bucket, "min", map->min + ((int64_t)i - 1) * map->step);
-		json_add_int(bucket, "count", (int64_t)entry->buckets[i] / div);
-	}
+	free(buckets);
 	return list;
 }
 
@@ -174,7 +127,7 @@ static json_object *json_value(const struct store *store, const struct store_ent
 		return object;
 	}
 	if (store->map->kind != MAP_STATS)
-		return json_object_new_int64(value_of(store, entry) / div);
+		return json_object_new_int64(store_value(store, entry) / div);
 	object = json_object_new_object();
 	json_add_int(object, "count", entry->count);
 	json_add_int(object, "average", (entry->count ? entry->sum / entry->count : 0) / div);
@@ -192,18 +145,19 @@ static void put_json(const struct show *show, json_object *consumed) {
 
 /* {"type":"map","name":"@x","entries":[{"keys":["a",1],"value":5}]} */
 static void show_json(const struct show *show, const struct store *store,
-		      const struct store_entry *const *sorted, size_t n, int64_t div) {
+		      const struct ranked *sorted, size_t n, int64_t div) {
 	json_object *object = json_object_new_object(), *entries;
 
 	json_add_string(object, "type", "map");
 	json_add_string(object, "name", store->map->name);
 	entries = json_add_array(object, "entries");
 	for (size_t i = 0; i < n; i++) {
+		const struct store_entry *shown = sorted[i].row;
 		json_object *entry = json_append_object(entries),
 			    *keys = json_add_array(entry, "keys");
 		struct value value;
 
-		for (size_t at = 0; store_key_next(&sorted[i]->key, &at, &value);) {
+		for (size_t at = 0; store_key_next(&shown->key, &at, &value);) {
 			json_object *holder = json_object_new_object();
 
 			if (value.type == TYPE_TEXT)
@@ -213,7 +167,7 @@ static void show_json(const struct show *show, const struct store *store,
 			json_append(keys, json_object_get(json_member(holder, "key")));
 			json_object_put(holder);
 		}
-		json_add(entry, "value", json_value(store, sorted[i], div));
+		json_add(entry, "value", json_value(store, shown, div));
 	}
 	put_json(show, object);
 }
@@ -237,18 +191,14 @@ void show_output(const struct show *show, const char *type, const char *text, si
 
 /* ---- all of it ---- */
 
-static int compare(const void *a, const void *b, void *store) {
-	const struct store_entry *one = *(const struct store_entry *const *)a,
-				 *other = *(const struct store_entry *const *)b;
-	const int64_t x = value_of(store, one), y = value_of(store, other);
+/* Of equal values: by their keys, so that each run prints the same. */
+static int order_of(const void *a, const void *b) {
+	const struct store_entry *one = a, *other = b;
 	const uint32_t n = one->key.n < other->key.n ? one->key.n : other->key.n;
 	size_t at_x = 0, at_y = 0;
 	struct value key_x, key_y;
 	int order;
 
-	if (x != y)
-		return x < y ? -1 : 1;
-	/* equal values: by their keys, so that each run prints the same */
 	while (store_key_next(&one->key, &at_x, &key_x) &&
 	       store_key_next(&other->key, &at_y, &key_y))
 		if (key_x.type == TYPE_NUMBER && key_y.type == TYPE_NUMBER &&
@@ -258,20 +208,27 @@ static int compare(const void *a, const void *b, void *store) {
 	return order ? order : (one->key.n > other->key.n) - (one->key.n < other->key.n);
 }
 
-void show_map(const struct show *show, const struct store *store, size_t top, int64_t div) {
-	const struct store_entry **sorted;
-	size_t n = 0, first;
+struct ranked *show_sorted(const struct store *store, size_t *np) {
+	struct ranked *sorted = calloc(store->entries.n + 1, sizeof(*sorted));
 
-	sorted = calloc(store->entries.n + 1, sizeof(*sorted));
-	if (!sorted)
-		return;
-	for (size_t i = 0; i < store->entries.n; i++) {
+	*np = 0;
+	for (size_t i = 0; sorted && i < store->entries.n; i++) {
 		const struct store_entry *entry = hash_table_at(&store->entries, i);
 
 		if (entry->kept || store->map->kind == MAP_SCALAR || !store_is_zero(store, entry))
-			sorted[n++] = entry;
+			sorted[(*np)++] = (struct ranked){ store_value(store, entry), entry };
 	}
-	qsort_r(sorted, n, sizeof(*sorted), compare, (void *)store);
+	if (sorted)
+		rank(sorted, *np, false, order_of);
+	return sorted;
+}
+
+void show_map(const struct show *show, const struct store *store, size_t top, int64_t div) {
+	size_t n, first;
+	struct ranked *sorted = show_sorted(store, &n);
+
+	if (!sorted)
+		return;
 	first = top && top < n ? n - top : 0;
 	if (n && show->blank && !show->json)
 		fputc('\n', show->out);
@@ -280,7 +237,7 @@ void show_map(const struct show *show, const struct store *store, size_t top, in
 	for (size_t i = first; !show->json && i < n; i++) {
 		if (i > first && map_buckets(store->map))
 			fputc('\n', show->out);
-		put_entry(show, store, sorted[i], div ? div : 1);
+		put_entry(show, store, sorted[i].row, div ? div : 1);
 	}
 	free(sorted);
 }

@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 
+#include "ctl/base/histogram.h"
 #include "store.h"
 
 struct show {
@@ -13,6 +14,8 @@ struct show {
 	bool blank; /* a blank line before each map */
 };
 
+/* The elements of a map that are shown, by growing value. NULL: no memory. free() it. */
+struct ranked *show_sorted(const struct store *store, size_t *np);
 /* All of a map, or its top elements; values are divided by div. 0: all; as they are. */
 void show_map(const struct show *show, const struct store *store, size_t top, int64_t div);
 /* A text of a program: without control characters. */

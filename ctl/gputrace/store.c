@@ -184,6 +184,31 @@ bool store_merge(struct store *store, const struct store *other, bool subtract) 
 	return true;
 }
 
+bool store_merge_key(struct store *store, const struct store *other, const struct store_key *key,
+		     bool subtract) {
+	const struct store_entry *from = store_find(other, key);
+	struct store_entry *entry = from ? store_add(store, key) : NULL;
+
+	return !entry || merge_entry(store, entry, from, subtract);
+}
+
+int64_t store_value(const struct store *store, const struct store_entry *entry) {
+	switch (store->map->kind) {
+	case MAP_COUNT:
+	case MAP_HIST:
+	case MAP_LHIST:
+		return entry->count;
+	case MAP_AVG:
+		return entry->count ? entry->sum / entry->count : 0;
+	case MAP_MIN:
+		return entry->count ? entry->min : 0;
+	case MAP_MAX:
+		return entry->count ? entry->max : 0;
+	default:
+		return entry->sum;
+	}
+}
+
 bool store_is_zero(const struct store *store, const struct store_entry *entry) {
 	for (size_t i = 0; entry->buckets && i < map_buckets(store->map); i++)
 		if (entry->buckets[i])

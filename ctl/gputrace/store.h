@@ -60,5 +60,10 @@ bool store_set_text(struct store_entry *entry, const char *text);
 /* Adds what another store of the same map has, or takes it away; then that one says whether what is
  * left is shown though it is zero. False: no memory. */
 bool store_merge(struct store *store, const struct store *other, bool subtract);
+/* The same for one element; an element that the other one lacks is nothing. */
+bool store_merge_key(struct store *store, const struct store *other, const struct store_key *key,
+		     bool subtract);
+/* The number that an element stands for; of STATS and SCALAR the sum, of histograms the count. */
+int64_t store_value(const struct store *store, const struct store_entry *entry);
 /* Whether nothing was put into an element. */
 bool store_is_zero(const struct store *store, const struct store_entry *entry);

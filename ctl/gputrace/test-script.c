@@ -55,14 +55,23 @@ static const struct {
 	{ "qqqqqqqqq:x { }", "1:1: there is no probe qqqqqqqqq:; gputrace -l lists the probes" },
 	{ "block:f { }",
 	  "1:1: block: is not in this version; block.lead: sees a block by its first thread" },
+	{ "module:lode { }", "1:1: module is written module:load or module:unload" },
+	{ "process:exited { }",
+	  "1:1: process: is of seen, fork, exec or exit, not \"exited\"; did you mean exit?" },
+	{ "process: { @ = sum(args.stat) }",
+	  "1:20: no event of this probe has an argument stat; did you mean status?" },
+	{ "idle:x { }", "1:1: idle is written idle:" },
+	{ "launch:f { @ = sum(duration) }",
+	  "1:20: launch: has no duration; with :end it is there" },
 	{ "kprobe:f { }", "1:1: kprobe: is not in this version; bpftrace has it; of GPU kernels: "
 			  "thread:" },
 	{ "thread { }", "1:1: thread is written thread:KERNEL[:end]" },
 	{ "thread: { }", "1:1: thread is written thread:KERNEL[:end]" },
 	{ "thread:a:b { }", "1:1: thread is written thread:KERNEL[:end]; a name with a : in it "
 			    "must be quoted" },
-	{ "launch:f:end { }", "1:1: launch is written launch:KERNEL; a name with a : in it must be "
-			      "quoted" },
+	{ "launch:f:g { }",
+	  "1:1: launch is written launch:KERNEL[:end]; a name with a : in it must be "
+	  "quoted" },
 	{ "thread:\"a@b\" { }",
 	  "1:1: a name has printable characters other than @; * stands for any" },
 	{ "thread:\"dev:f\" { }", "1:1: \"dev:f\" cannot be the name of a kernel; func: is for "
@@ -85,8 +94,8 @@ static const struct {
 	  "1:14: there is no qqqqqqqq; gputrace --help lists the words" },
 	{ "thread:f { @[tid] = count() }",
 	  "1:14: thread: has no tid; the thread of the GPU is threadid" },
-	{ "thread:f { @ = max(nsecs) }",
-	  "1:20: thread: has no nsecs; with :end there is duration" },
+	{ "thread:f { @ = max(nsecs) }", "1:20: thread: has no nsecs; with :end there is duration, "
+					 "and gputime is the GPU's clock" },
 	{ "thread:f { @ = max(duration) }",
 	  "1:20: thread: has no duration; with :end it is there" },
 	{ "launch:f { @ = max(lane) }", "1:20: launch: has no lane; thread:KERNEL has it" },
@@ -94,7 +103,7 @@ static const struct {
 	{ "interval:s:1 { @ = max(grid) }", "1:24: interval: has no grid; launch:KERNEL has it" },
 	{ "launch:f { @ = max(retval) }", "1:20: launch: has no retval; driver:FUNCTION has it" },
 	{ "driver:cuMemAlloc_v2 { @ = sum(args.bytsize) }",
-	  "1:32: no function of this probe has an argument bytsize; did you mean bytesize?" },
+	  "1:32: no event of this probe has an argument bytsize; did you mean bytesize?" },
 	{ "driver:cuMemAlloc_v2 { @ = sum(args) }",
 	  "1:32: args is all arguments of a call: say which, as in args.bytesize" },
 	/* variables and types */
@@ -127,8 +136,8 @@ static const struct {
 	  "there, or the other way" },
 	{ "launch:f { @a[1,2,3,4,5,6,7,8,9] = count() }", "1:31: a map has at most 8 keys" },
 	{ "END { print(@a) }", "1:13: nothing is put into @a: assign to it, as in @a = count()" },
-	{ "thread:f { @x = 3 } END { printf(\"%d\", @x) }",
-	  "1:40: @x is read here on the host, but set on the GPU at line 1, column 12: this "
+	{ "thread:f { @x[1] = 3 } END { printf(\"%d\", @x[1]) }",
+	  "1:43: @x is read here on the host, but set on the GPU at line 1, column 12: this "
 	  "version has no memory for both; aggregate, and let the host print it" },
 	{ "BEGIN { @x = 3 } thread:f /@x/ { }",
 	  "1:28: @x is read here on the GPU, but set on the host at line 1, column 9: this "
@@ -142,6 +151,32 @@ static const struct {
 	  "1:12: many threads change @x at once: = += -= ++ -- can do that" },
 	{ "launch:f { @x += count() }",
 	  "1:12: an aggregation is assigned by =, as in @x = count()" },
+	{ "BEGIN { printf(\"%d\", @x) }",
+	  "1:22: nothing is put into @x: assign to it, as in @x = count()" },
+	{ "launch:f { @x = hist(grid) } END { printf(\"%d\", @x) }",
+	  "1:49: @x is hist(), which is more than one number: print(@x), or read a count(), sum() "
+	  "or avg()" },
+	{ "thread:f { @x[1] = count() } END { delete(@x[1]) }",
+	  "1:43: @x is kept on the GPU: its elements cannot be deleted; clear(@x) can" },
+	/* loops */
+	{ "thread:f { while (1) { } }",
+	  "1:12: while is for probes on the host; unroll (N) { } repeats on the GPU" },
+	{ "thread:f { for ($k : @x) { } }",
+	  "1:22: for is for probes on the host; unroll (N) { } repeats on the GPU" },
+	{ "BEGIN { break; }", "1:9: break stands in a while or for" },
+	{ "BEGIN { continue; }", "1:9: continue stands in a while or for" },
+	{ "BEGIN { while (kernel) { } }", "1:16: BEGIN: has no kernel; launch:KERNEL has it" },
+	{ "BEGIN { while (\"a\") { } }", "1:16: while takes numbers, this is a text" },
+	{ "BEGIN { for ($k, $v : @x) { } }",
+	  "1:23: nothing was put into @x before this place: write the probe that fills it first" },
+	{ "launch:f { @x[1] = count() } END { for ($k : @x) { } }",
+	  "1:46: @x has 1 key and a value: for takes 2 variables, as in for ($k, $v : @x)" },
+	{ "launch:f { @x[kernel] = count() } END { $k = 1; for ($k, $v : @x) { } }",
+	  "1:54: $k was given another type before" },
+	{ "launch:f { @x = stats(grid) } END { for ($v : @x) { } }",
+	  "1:47: @x is stats(), which is more than one number: print(@x), or read a count(), sum() "
+	  "or avg()" },
+	{ "BEGIN { for (@x) { } }", "1:14: expected a variable, not a map" },
 	/* functions */
 	{ "launch:f { @ = counts() }", "1:16: there is no function counts(); did you mean count?" },
 	{ "launch:f { @ = count(1) }", "1:16: count is written count()" },
@@ -192,7 +227,7 @@ static const struct {
 };
 
 static struct script *make(const char *text) {
-	return script_new("-e", text, strlen(text));
+	return script_new("-e", NULL, text, strlen(text));
 }
 
 static void test_errors(void **state) {
@@ -213,6 +248,24 @@ static void test_errors(void **state) {
 	assert_int_equal(n_wrong, 0);
 }
 
+/* -k NAME takes the place of *, where that is a kernel; else it is wrong. */
+static void test_kernel_option(void **state) {
+	static const char text[] = "launch:* { @ = count() } thread:*:end, bb:f:1 { @t = count() }";
+	struct script *script = script_new("-e", "vec*", text, strlen(text));
+
+	assert_non_null(script);
+	assert_false(script->failed);
+	assert_string_equal(script->clauses->probes->name, "vec*");
+	assert_string_equal(script->clauses->next->probes->name, "vec*");
+	assert_string_equal(script->clauses->next->probes->next->name, "f");
+	script_free(script);
+	script = script_new("-e", "vec*", "launch:f, interval:s:1 { }", 26);
+	assert_non_null(script);
+	assert_string_equal(script->error, "-e:1:1: -k is for probes whose kernel is *, as in "
+					   "launch:*; there is none");
+	script_free(script);
+}
+
 static const char *const right[] = {
 	"BEGIN{}",
 	"#!/usr/bin/env gputrace\n// a comment\nlaunch:* { /* ** */ @[kernel] = count(); }",
@@ -223,6 +276,12 @@ static const char *const right[] = {
 	"BEGIN { $x = 0x1F + 1_000 + 2e3; ++$x; $x--; @s = \"a\\tb\"; printf(\"%s %5d%%\", @s, $x) "
 	"}",
 	"BEGIN { if (1) { } else if (2) { } else { exit(1) } ; ; unroll(3) { $x = 1; } }",
+	"launch:f { @[kernel, 1] = count(); @s = kernel } END { for ($a, $b, $c : @) { if ($c > "
+	"@[$a, 1]) "
+	"{ break; } while (0) { continue } } for ($t : @s) { printf(\"%s\", $t) } }",
+	"launch:*:end { @ = sum(latency + duration + device) } idle: { @i = sum(duration) }",
+	"process:, process:exit { @[args.exe] = sum(args.status) } module:unload, module:load { }",
+	"thread:f { @x = 3; @c = count() } END { printf(\"%d %d\", @x, @c) }",
 	"line:a.cu:7 { @ = count() } bb:k:0 { @c = sum(1 ? 2 : 3) }",
 	"copy: { @[func] = sum(bytes) } sync:cuCtxSynchronize { @t = max(duration) }",
 	"mem.thread:*:shared { @ = count() } mem.thread:*:store { @ = count() }",
@@ -255,7 +314,7 @@ static struct script *nested(const char *open, const char *close, int n) {
 		fputs(close, stream);
 	fputs(" }", stream);
 	fclose(stream);
-	script = script_new("-e", text, size);
+	script = script_new("-e", NULL, text, size);
 	free(text);
 	return script;
 }
@@ -281,9 +340,9 @@ static void test_bounds(void **state) {
 	assert_false(script->failed);
 	script_free(script);
 	memset(text, ';', SCRIPT_SIZE_MAX + 1);
-	check_refused(script_new("-e", text, SCRIPT_SIZE_MAX + 1),
+	check_refused(script_new("-e", NULL, text, SCRIPT_SIZE_MAX + 1),
 		      "the script has 65537 bytes; at most 65536 can be read");
-	check_refused(script_new("-e", "a\0b", 3),
+	check_refused(script_new("-e", NULL, "a\0b", 3),
 		      "the script has a zero byte in it: is it a text?");
 	free(text);
 }
@@ -305,7 +364,7 @@ static void check_many(const char *before, const char *each, const char *after, 
 	}
 	fputs(after, stream);
 	fclose(stream);
-	script = script_new("-e", text, size);
+	script = script_new("-e", NULL, text, size);
 	free(text);
 	assert_non_null(script);
 	if (error) {
@@ -396,6 +455,32 @@ static void test_object(void **state) {
 	script_free(script);
 }
 
+/* What -v prints: the longest way, all instructions, names of maps. */
+static void test_print(void **state) {
+	struct script *script =
+		make("thread:f /lane < 3/ { @many[1] = count(); } thread:g { $x = 1; }");
+	char *text = NULL;
+	size_t n = 0;
+	struct code code;
+	FILE *out = open_memstream(&text, &n);
+
+	assert_false(script->failed);
+	assert_true(code_make(&code, script));
+	code_print(&code, out);
+	fclose(out);
+	assert_non_null(strstr(text, "kprobe/f: at most "));
+	assert_non_null(
+		strstr(text, "with 3 lookups and 1 changes of maps, 1 atomics, 1 helpers\n"));
+	assert_non_null(strstr(text, " r1 = map @many\n"));
+	assert_non_null(strstr(text,
+			       "kprobe/g: at most 7 instructions an event, with 0 lookups and 0 "
+			       "changes of maps, 0 atomics, 0 helpers\n"
+			       "     0: r6 = r1\n"));
+	free(text);
+	code_deinit(&code);
+	script_free(script);
+}
+
 /* ---- numbers ---- */
 
 static void test_operations(void **state) {
@@ -445,7 +530,8 @@ int main(void) {
 		cmocka_unit_test(test_bounds),      cmocka_unit_test(test_many),
 		cmocka_unit_test(test_code_bounds), cmocka_unit_test(test_object),
 		cmocka_unit_test(test_operations),  cmocka_unit_test(test_buckets),
-		cmocka_unit_test(test_tables),
+		cmocka_unit_test(test_tables),      cmocka_unit_test(test_kernel_option),
+		cmocka_unit_test(test_print),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

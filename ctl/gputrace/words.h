@@ -39,6 +39,7 @@ enum word_id {
 	WORD_BYTES,
 	WORD_LINE,
 	WORD_DURATION,
+	WORD_LATENCY,
 	WORD_PID,
 	WORD_TID,
 	WORD_COMM,
@@ -51,7 +52,7 @@ enum word_id {
 };
 
 #define ON(kind) (1u << PROBE_##kind)
-#define ON_CALLS (ON(DRIVER) | ON(COPY) | ON(SYNC) | ON(ALLOC) | ON(FREE))
+#define ON_CALLS (ON(DRIVER) | ON(COPY) | ON(SYNC) | ON(ALLOC) | ON(FREE) | ON(MODULE))
 #define ON_KERNEL \
 	(ON(THREAD) | ON(BLOCK_LEAD) | ON(WARP_LEAD) | ON(LINE) | ON(BLOCK) | ON(FUNCTION))
 #define ON_GPU (ON_KERNEL | ON(MEMORY))
@@ -104,6 +105,7 @@ struct probe_row {
 	enum probe_kind kind;
 	size_t min, max; /* parts with the name */
 	bool end; /* may have :end */
+	bool kernel; /* the second part is a kernel, for which -k can stand */
 	const char *form; /* how it is written */
 	const char *help;
 };

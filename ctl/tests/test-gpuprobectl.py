@@ -187,6 +187,11 @@ class Attach(Case):
             ((self.object, "--uid=no-such-user"), "--uid: there is no user no-such-user; see gpuprobectl attach --help"),
             ((self.object, "--exe="), "--exe: the path is empty; see gpuprobectl attach --help"),
             ((self.object, "--exe=no/such"), "--exe: no/such: No such file or directory"),
+            ((self.object, "--nonzero"), "--nonzero is for attach FILE -- CMD; see gpuprobectl attach --help"),
+            ((self.object, "--"), "attach: a command is missing behind --; see gpuprobectl attach --help"),
+            (("--", "true"), "attach: which object?; see gpuprobectl attach --help"),
+            ((self.object, "--pid=1", "--", "true"), "--pid is for a process that runs, and -- for one to be started; see gpuprobectl attach --help"),
+            ((self.object, "--export=m", "--", "true"), "--export is for what stays attached, which it does not with --; see gpuprobectl attach --help"),
             ((self.object, "--nonsense"), "attach: unknown option --nonsense; see gpuprobectl attach --help"),
             ((self.object, "-x"), "attach: unknown option -x; see gpuprobectl attach --help"),
             ((self.object, "--json", "-xh"), "attach: unknown option -x; see gpuprobectl attach --help"),
@@ -451,18 +456,19 @@ class Rest(Case):
     def test_program(self):
         first, second = self.ctl("program", "show", "cuda__count").split("\n\n")
         self.assertEqual(
-            first.splitlines()[:6],
+            first.splitlines()[:7],
             [
                 "cuda__count, attachment 1: entry of gemm?*",
                 "PTX: 1234 bytes, ISA 6.3, sm_52",
                 "local memory of a thread: 16 bytes",
                 "maps: a, b",
+                "registers of a thread: begin, bytes",
                 "ptx engine: yes",
                 "sanitizer engine: yes",
             ],
         )
         self.assertEqual(
-            [line.split() for line in first.splitlines()[6:]],
+            [line.split() for line in first.splitlines()[7:]],
             ["PATCH DEVICE REGISTERS SPILL-STORES SPILL-LOADS STACK".split(), ["entry", "sm_90", "24", "4", "8", "16"]],
         )
         self.assertEqual(

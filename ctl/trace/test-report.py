@@ -359,6 +359,8 @@ class Analyses(Case):
             data = self.json("--histogram", name, self.trace(items))["histogram"]
             self.assertEqual((data["count"], data["total_ns"]), (len(values), sum(values)))
             self.assertEqual({p["from_ns"]: p["count"] for p in data["powers"] if p["count"]}, {0: 2, 32: 1, 64: 3, 128: 1, 512: 1, 2**19: 1, 2**39: 1})
+        text = self.run_report("--histogram=cuInit", self.trace(items)).decode()
+        self.assertEqual(text.splitlines()[-1], f"[4ns, 8ns)              1 |{'@' * 52}|")
         self.assertIn("nothing of that name", self.run_report("--histogram=x", self.trace(items), stderr=None).decode())
 
     def test_errors(self):

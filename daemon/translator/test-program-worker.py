@@ -179,6 +179,7 @@ def main(path, folder, ptxas=None):
         ("calls", 2),
         ("globals", 1),
         ("helpers", 1),
+        ("numbers", 2),
         ("gpu-array", 1),
         ("percpu", 1),
         ("hash-ring", 1),

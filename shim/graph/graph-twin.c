@@ -37,6 +37,9 @@
 #define SLICE_NODES 64 /* at least, however long they take: 1 ms or less */
 #define AGAIN_US 1000 /* between looks while a twin is waited for, */
 #define BUSY_US 50000 /* or while other threads launch the graph */
+#define UPDATES_US 250000 /* of our own work after updates, in all, and */
+#define UPDATES_SHARE 50 /* this part of the time since then; what is updated more often keeps */
+#define CALM_US 1000000 /* originals until it has not been updated for so long */
 #define LIST_WAIT_US 5000 /* for a moment in which graphs can be read */
 #define REPORTS_MAX 3 /* tries to tell the daemon something */
 
@@ -68,6 +71,9 @@ struct graph_record {
 	bool busy; /* other threads did not let nodes be changed */
 	unsigned reasons; /* to be told: a bit each */
 	unsigned tries;
+	int64_t made_us;
+	int64_t updated_us; /* last; 0: never */
+	int64_t spent_us; /* of our own work after updates */
 };
 
 static const char *const texts[GRAPH_REASON_COUNT] = {
@@ -78,7 +84,7 @@ static const char *const texts[GRAPH_REASON_COUNT] = {
 	[GRAPH_REASON_UPDATED] = "kernels in a CUDA graph are launched without probes: it was "
 				 "updated in a way that cannot be followed",
 	[GRAPH_REASON_OFTEN] = "kernels in a CUDA graph are launched without probes: it is updated "
-			       "before all of them have got theirs",
+			       "too often to give all of them theirs",
 	[GRAPH_REASON_DEVICE] = "kernels in a CUDA graph are launched without probes: the device "
 				"launches or changes them",
 	[GRAPH_REASON_OBJECTS] = "kernels in a CUDA graph are launched without probes: the graph "
@@ -446,8 +452,14 @@ static void restore(struct graph_record *record) {
 		end_change(record);
 }
 
+/* Would twins make a program slower that updates the graph all the time? */
+static bool is_dear(const struct graph_record *record, int64_t now_us) {
+	return record->updated_us && now_us - record->updated_us < CALM_US &&
+	       record->spent_us > UPDATES_US + (now_us - record->made_us) / UPDATES_SHARE;
+}
+
 /* With the record's lock held. */
-static void look_locked(struct graph_record *record) {
+static void look_locked(struct graph_record *record, int64_t now_us) {
 	uint64_t version;
 
 	version = __atomic_load_n(&handles_twin_version, __ATOMIC_ACQUIRE);
@@ -458,8 +470,14 @@ static void look_locked(struct graph_record *record) {
 	} else if (!twin_is_wanted() && !record->twins) {
 		__atomic_store_n(&record->settled, version, __ATOMIC_RELEASE);
 	} else {
-		if (!record->exec->lost)
+		if (!record->twins && is_dear(record, now_us)) {
+			note_reason(record, GRAPH_REASON_OFTEN);
+			__atomic_store_n(&record->again_us,
+					 (uint64_t)(record->updated_us + CALM_US),
+					 __ATOMIC_RELAXED);
+		} else if (!record->exec->lost) {
 			go_on(record);
+		}
 		if (record->exec->lost) {
 			note_reason(record, record->exec->lost);
 			__atomic_store_n(&record->settled, version, __ATOMIC_RELEASE);
@@ -471,6 +489,7 @@ static void look_locked(struct graph_record *record) {
 
 /* Calls of ours disturb no capture. */
 static void look(struct graph_record *record) {
+	const int64_t now_us = clock_us(CLOCK_MONOTONIC);
 	int mode = DRIVER_CAPTURE_MODE_RELAXED;
 
 	if (twin_needed())
@@ -478,8 +497,10 @@ static void look(struct graph_record *record) {
 	if (pthread_mutex_trylock(&record->lock) != 0)
 		return;
 	driver_own()->exchange_capture_mode(&mode);
-	look_locked(record);
+	look_locked(record, now_us);
 	driver_own()->exchange_capture_mode(&mode);
+	if (record->updated_us)
+		record->spent_us += clock_us(CLOCK_MONOTONIC) - now_us;
 	pthread_mutex_unlock(&record->lock);
 }
 
@@ -573,6 +594,8 @@ void graph_twin_added(driver_handle handle, driver_handle graph, uint64_t number
 		record->exec = exec;
 		unsettle(record);
 		record->reasons = record->tries = 0;
+		record->made_us = clock_us(CLOCK_MONOTONIC);
+		record->updated_us = record->spent_us = 0;
 		__atomic_store_n(&record->launched, false, __ATOMIC_RELAXED);
 		__atomic_store_n(&record->handle, handle, __ATOMIC_RELEASE);
 		pthread_mutex_unlock(&record->lock);
@@ -645,6 +668,7 @@ void graph_twin_updated(driver_handle handle, driver_handle graph, uint64_t numb
 		graph_exec_lose(record->exec, GRAPH_REASON_UPDATED);
 	else if (record->exec)
 		graph_exec_updated(record->exec, graph, number);
+	record->updated_us = clock_us(CLOCK_MONOTONIC);
 	unsettle(record);
 	leave_record(record, &entered);
 }

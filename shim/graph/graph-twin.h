@@ -6,7 +6,9 @@
  * executable graph is given the kernel's twin (twin.h) before a launch, and the original back when
  * the twin is not wanted any more. That takes some 10 us a node, so it is done in slices: 2 ms at
  * most before a launch (250 ms before the first one), the rest before the next ones. A node for
- * which it cannot be done keeps its original, and the daemon is told why.
+ * which it cannot be done keeps its original, and the daemon is told why. An update gives all nodes
+ * originals; a graph that is updated so often that twins would take more than 2 % of the time keeps
+ * them.
  *
  * Used with ARM_TWINS (arm.h) alone.
  */

@@ -429,6 +429,34 @@ def test_own_processes():
         USERS["member"].get("Detach", id=mine)
 
 
+def test_private_daemon():
+    """Whom the system's daemon lets not attach has a private one, for attach -- CMD and for gputrace; whom it lets, or who may not even ask, needs no other way."""
+    app = [VEC_ADD, "--threads", "512", "--block", "128", "--launches", "2"]
+    attach = [CTL, "attach", COUNTER, "--", *app]
+    gputrace = [os.path.join(BUILD, "ctl/gputrace/gputrace"), "-e", "thread:vectorAdd { @ = count(); }", "--", *app]
+    environment = {name: value for name, value in os.environ.items() if name != "GPUPROBE_SESSION"} | {"LD_LIBRARY_PATH": SIM}
+
+    def attached(command):
+        done = subprocess.run(command, user=OWNER, group=OWNER, extra_groups=[], capture_output=True, text=True, env=environment, cwd="/", timeout=100)
+        equal(done.returncode, 0, done.stderr)
+        equal(re.sub(r"^threads=.*\n", "", done.stdout, flags=re.M).split()[-1], "1024", done.stderr)
+        return "without CAP_BPF nothing is verified" in done.stderr
+
+    with System(SETTINGS) as daemon:
+        for command in attach, gputrace:
+            check(attached(command), "by a private daemon")
+        check("attachment" not in daemon.text(), daemon.text())
+        daemon.reload(SETTINGS + "user-attach = yes\n")
+        for command in attach, gputrace:
+            check(not attached(command), "by the system's")
+        equal(daemon.text().count("by uid " + str(OWNER)) > 1, True, daemon.text())
+        daemon.reload(SETTINGS)
+        os.chmod(f"{DIRECTORY}/io.gpuprobe.control", 0o600)
+        for command in attach, gputrace:
+            check(attached(command), "where the daemon may not be asked")
+        os.chmod(f"{DIRECTORY}/io.gpuprobe.control", 0o666)
+
+
 def test_logs_in_turn():
     """Who follows all logs yields to the owner of one that is read, and has it again afterwards."""
 

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """gputrace as a user has it: scripts on programs that run on the CPU driver, with a private daemon or one that is there, as root and as nobody."""
 
-import contextlib
-import glob
 import json
 import os
 import random
@@ -13,65 +11,10 @@ import subprocess
 import tempfile
 import time
 
-from harness import BUILD, GPUPROBED, SHIM, SIM, SOURCE, VEC_ADD, Daemon, check, equal, main, need, wait_until
+from gputracing import APP, BLOCK, GPUTRACE, KERNEL, LAUNCHES, THREADS, as_nobody, environment, gputrace, maps, private_daemons, running, start
+from harness import BUILD, SOURCE, VEC_ADD, Daemon, check, equal, main, wait_until
 
-GPUTRACE = os.path.join(BUILD, "ctl/gputrace/gputrace")
 LANGUAGE = os.path.join(BUILD, "tests/sim/language_driver")
-need(GPUPROBED, GPUTRACE, SHIM, VEC_ADD)
-NOBODY = 65534
-KERNEL = "vectorAdd(float const*, float const*, float*)"
-THREADS, BLOCK, LAUNCHES = 512, 128, 3
-APP = [VEC_ADD, "--threads", str(THREADS), "--block", str(BLOCK), "--launches", str(LAUNCHES)]
-
-
-def environment(**more):
-    clean = {name: value for name, value in os.environ.items() if name != "GPUPROBE_SESSION"}
-    return {**clean, "LD_LIBRARY_PATH": SIM, **more}
-
-
-started = set()  # process ids of gputrace
-
-
-def start(*arguments, app=None, environment, **more):
-    process = subprocess.Popen(
-        [GPUTRACE, *arguments, *(["--", *app] if app else [])], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more
-    )
-    started.add(process.pid)
-    return process
-
-
-def as_nobody():
-    os.setgroups([])
-    os.setresgid(NOBODY, NOBODY, NOBODY)
-    os.setresuid(NOBODY, NOBODY, NOBODY)
-
-
-def gputrace(*arguments, status=0, user=None, app=APP, text=None, **more):
-    """Runs it with a private daemon: output without the application's line, standard error."""
-    process = start(*arguments, app=app, preexec_fn=user, stdin=subprocess.PIPE, cwd="/", environment=environment(**more))
-    try:
-        out, err = process.communicate(text, timeout=100)
-    finally:
-        process.kill()
-    equal(process.returncode, status, f"gputrace {arguments}: {out}{err}")
-    return "".join(line for line in out.splitlines(True) if not line.startswith("threads=")), err
-
-
-def maps(script, **more):
-    """{map: {keys: value}} of a script, by its JSON."""
-    out, err = gputrace("-f", "json", "-e", script, **more)
-    found = {}
-    for line in out.splitlines():
-        item = json.loads(line) if line.startswith("{") else {"type": "of the program"}
-        if item["type"] == "map":
-            found[item["name"]] = {tuple(entry["keys"]): entry["value"] for entry in item["entries"]}
-    return found, err
-
-
-def private_daemons():
-    """Folders of those that this test has started; others may run tests, too."""
-    paths = [path for uid in (0, os.getuid(), NOBODY) for folder in ("/tmp", f"/run/user/{uid}") for path in glob.glob(f"{folder}/gpuprobe*gputrace_*")]
-    return sorted({path for path in paths if int(path.rsplit("_", 1)[1]) in started})
 
 
 def test_first_line():
@@ -175,6 +118,46 @@ def test_same_on_both_sides():
         equal(err, "")
         for i, e in enumerate(expressions):
             equal(found.get(f"@g{i}"), found.get(f"@h{i}"), f"SEED={seed} {begin}{e}")
+
+
+def test_loops():
+    """while, for, break and continue, on the host; maps of both sides are read there."""
+    out, err = gputrace(
+        "-e",
+        "launch:* { @n[kernel, grid.x] = count(); @sum += grid.x; @name[grid.x] = kernel; } thread:* { @t[blockid] = count(); @all = count(); @word += 1; }"
+        'END { $i = 0; while ($i < 100) { $i++; if ($i == 2) { continue; } if ($i == 5) { break; } unroll(3) { if ($i == 4) { break; } printf("%d", $i); } } printf(" %d\\n", $i);'
+        'for ($k, $g, $n : @n) { printf("%s %d %d\\n", $k, $g, $n); } for ($b, $n : @t) { if ($b == 2) { break; } printf("%d:%d ", $b, $n); } for ($all : @all) { printf("%d", $all); }'
+        'for ($g, $name : @name) { printf(" %d %s", $g, $name); } printf(" %d %d %d %d\\n", @n["x", 1], @t[3], @all, @word); clear(@n); clear(@t); clear(@all); clear(@sum); clear(@name); }',
+    )
+    each, blocks = BLOCK * LAUNCHES, THREADS // BLOCK
+    equal(err, "")
+    equal(
+        out,
+        f"111333 4\n{KERNEL} {blocks} {LAUNCHES}\n0:{each} 1:{each} {THREADS * LAUNCHES} {blocks} {KERNEL} 0 {each} {THREADS * LAUNCHES} {THREADS * LAUNCHES}\n"
+        f"\n@word: {THREADS * LAUNCHES}\n",
+    )
+    _, err = gputrace("-e", "BEGIN { while (1) { @n++; } }", app=None, status=1)
+    equal(err, "gputrace: -e:1:9: this while did not end after 1000000 rounds\n")
+    out, err = gputrace("-e", "thread:* { @n = count(); } interval:ms:20 /@n > 500/ { exit(4); }", app=[*APP[:-1], "30", "--sleep-ms", "100"], status=4)
+    check(int(out.split("@n: ")[1].split()[0]) > 500, out, err)
+
+
+def test_records():
+    """What a trace tells besides calls: kernels that have run, GPUs without work, processes, modules."""
+    found, err = maps(
+        "launch:*:end { @n[kernel, grid.x, blockdim.x, smem, device, func] = count(); @d = stats(duration); @l = stats(latency); @late[nsecs > 0, tid == pid] = count(); }"
+        "idle: { @idle = stats(duration); } process:exit { @exit[args.status] = count(); } process: { @exe[args.exe] = count(); } module:load { @load[func] = count(); }"
+        "module:unload { @unload = count(); }",
+        app=[*APP, "--sleep-ms", "20"],
+    )
+    equal(err, "")
+    equal(found["@n"], {(KERNEL, THREADS // BLOCK, BLOCK, 0, 0, "cuLaunchKernel"): LAUNCHES})
+    equal((found["@d"][()]["count"], found["@late"]), (LAUNCHES, {(1, 1): LAUNCHES}))
+    check(0 < found["@d"][()]["total"] < 10**9 and 0 < found["@l"][()]["total"] < 10**9, found)
+    equal(found["@idle"][()]["count"], LAUNCHES - 1)
+    check(found["@idle"][()]["average"] > 15000000, found["@idle"])
+    equal((found["@exit"], found["@load"], found["@unload"]), ({(0,): 1}, {("cuModuleLoadData",): 1}, {(): 1}))
+    check((VEC_ADD,) in found["@exe"], found["@exe"])
 
 
 def test_control():
@@ -396,18 +379,6 @@ def test_files():
             equal(daemon.count_of("m0"), THREADS * LAUNCHES)
 
 
-@contextlib.contextmanager
-def running(daemon, *arguments, app=None):
-    """gputrace beside a daemon that is there already."""
-    process = start(*arguments, app=app, environment=environment(GPUPROBE_SESSION=daemon.name))
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
-            process.kill()
-        process.wait()
-
-
 def test_daemon_that_is_there():
     """It is used, for CMD alone; nothing stays attached, whatever ends gputrace."""
     script = 'BEGIN { printf("ready\\n"); } thread:* { @ = count(); } launch:* { @l = count(); }'
@@ -521,6 +492,8 @@ if __name__ == "__main__":
             test_words_on_the_gpu,
             test_aggregations,
             test_same_on_both_sides,
+            test_loops,
+            test_records,
             test_control,
             test_leads_and_durations,
             test_overlapping_durations,

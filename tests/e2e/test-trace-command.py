@@ -229,8 +229,8 @@ def test_counted():
             equal({name: table(err)[name] for name in CALLS}, {name: table(records)[name] for name in CALLS}, backend)
             equal({name: int(table(err)[name][0]) for name in CALLS}, CALLS, backend)
             check(f"  Kernel launches: {LAUNCHES}\n  Memory allocations: 3\n" in err and "  Memory transfers: 3\n" in err, err)
-            bars = re.search(r"^cuLaunchKernel:\n((?: .*\n)+)", err, re.M)
-            equal(sum(int(line.split()[-1]) for line in bars[1].splitlines()), LAUNCHES, err)
+            bars = re.search(r"^cuLaunchKernel:\n((?:\[.*\n)+)", err, re.M)
+            equal(sum(int(line.split()[2]) for line in bars[1].splitlines()), LAUNCHES, err)
 
 
 def test_without_shim():

@@ -51,7 +51,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 	libbpf_set_print(say_nothing);
 	if (!out)
 		out = fopen("/dev/null", "we");
-	script = script_new("-e", (const char *)data, size);
+	script = script_new("-e", NULL, (const char *)data, size);
 	if (!out || !script)
 		return 0;
 	if (script->failed) {

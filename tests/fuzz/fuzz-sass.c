@@ -27,24 +27,27 @@ static const struct sass_word counter[] = {
 	{ 0x000000000000794d, 0x000fea0003800000 }, /* EXIT */
 };
 
-static void rewrite(const uint8_t *data, size_t size, const char *name,
-		    const struct sass_probe *probe) {
+static void rewrite(struct sass_cubin *cubin, const char *name, const struct sass_probe *probe) {
 	const struct sass_request request = { .kernel = name, .entry = probe, .exit = probe };
 	struct sass_kernel kernel;
 	struct sass_refusal refusal;
-	struct sass_cubin cubin;
+	struct sass_cubin again;
 	struct sass_twin twin;
+	uint8_t *written;
+	size_t size;
 
-	if (sass_rewrite(&twin, data, size, &request, &refusal))
+	if (sass_rewrite(&twin, cubin, &request, &refusal))
 		return;
-	if (sass_cubin_init(&cubin, twin.cubin, twin.size, &refusal))
+	if (sass_cubin_write(cubin, &written, &size))
+		return;
+	if (sass_cubin_init(&again, written, size, &refusal))
 		abort();
 	/* Its first instruction is a branch now. */
-	if (sass_kernel_init(&kernel, &cubin, name, &refusal) != SASS_REFUSED ||
+	if (sass_kernel_init(&kernel, &again, name, &refusal) != SASS_REFUSED ||
 	    strncmp(refusal.text, "an unknown first instruction at 0x0 ", 36))
 		abort();
-	sass_cubin_deinit(&cubin);
-	sass_twin_deinit(&twin);
+	sass_cubin_deinit(&again);
+	free(written);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
@@ -53,7 +56,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 		.code = (uint8_t *)(uintptr_t)counter,
 		.size = sizeof(counter),
 		.registers = 10,
-		.block = 8,
+		.parameters = 8,
 		.pairs = { 7 },
 		.uniform_quads = 2,
 		.scoreboards = 3,
@@ -65,13 +68,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 	Elf64_Sym symbol;
 	const char *name;
 
-	if (!sass_probe_init(&other, data, size, "probe", &refusal))
-		sass_probe_deinit(&other);
 	if (sass_cubin_init(&cubin, data, size, &refusal))
 		return 0;
+	if (!sass_probe_init(&other, &cubin, "probe", &refusal))
+		sass_probe_deinit(&other);
 	for (uint64_t i = 0; i < 64 && sass_cubin_symbol(&cubin, i, &symbol, &name); i++)
 		if (name && (symbol.st_other & SASS_STO_ENTRY))
-			rewrite(data, size, name, &probe);
+			rewrite(&cubin, name, &probe);
 	sass_cubin_deinit(&cubin);
 	return 0;
 }

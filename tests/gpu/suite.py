@@ -29,6 +29,7 @@ from sass import SassCode, Worker
 from session import Session, Skipped, expect, expected, finish
 from times import TimesCode
 from tracing import TraceCode
+from twins import TwinCode
 
 TOP = Path(__file__).resolve().parents[2]
 SHAPES = [(32, 32), (1024, 128), (99840, 384), (1048576, 1024), (16777216, 256)]  # threads, block
@@ -54,7 +55,7 @@ def gpu():
     return {"gpu": name.value.decode(), "cuda_driver": version.value, "driver": text[0] if text else ""}
 
 
-class Suite(Benchmarks, ContextSwitches, HarmlessCode, RealCode, SassCode, TimesCode, TraceCode):
+class Suite(Benchmarks, ContextSwitches, HarmlessCode, RealCode, SassCode, TimesCode, TraceCode, TwinCode):
     def __init__(self, arguments):
         self.build = Path(arguments.build).resolve()
         self.libraries = arguments.libraries

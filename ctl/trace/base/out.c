@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "ctl/base/histogram.h"
 #include "item.h"
 #include "out.h"
 #include "lib/base/utf8.h"
@@ -229,23 +230,10 @@ void out_csv(struct trace_out *out, const char *text) {
 }
 
 void out_duration(struct trace_out *out, uint64_t nanoseconds) {
-	static const struct {
-		uint64_t unit;
-		const char *name;
-	} units[] = { { 1000000000, "s" }, { 1000000, "ms" }, { 1000, "us" } };
-	char text[32];
+	char text[24];
 
-	for (size_t i = 0; i < sizeof(units) / sizeof(*units); i++)
-		if (nanoseconds >= units[i].unit) {
-			double number = (double)nanoseconds / (double)units[i].unit;
-
-			out_bytes(out, text,
-				  (size_t)snprintf(text, sizeof(text), "%.*f%s",
-						   number < 10 ? 2 : 1, number, units[i].name));
-			return;
-		}
-	out_uint(out, nanoseconds);
-	out_literal(out, "ns");
+	histogram_time(text, nanoseconds);
+	out_text(out, text);
 }
 
 void out_size(struct trace_out *out, uint64_t bytes) {

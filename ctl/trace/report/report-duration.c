@@ -80,7 +80,7 @@ static void duration_print(json_object *data, const struct report_options *optio
 	if (json_int_of(data, "count"))
 		ctl_print_columns(columns, rows, 1);
 	json_object_put(rows);
-	report_print_powers(json_member(data, "powers"), options);
+	report_print_powers(json_member(data, "powers"));
 }
 
 const struct report_part report_histogram_of = {

@@ -142,7 +142,7 @@ static void latency_print(json_object *data, const struct report_options *option
 	else if (!early && !unknown)
 		puts("The trace has no kernel with its launch.");
 	json_object_put(rows);
-	report_print_powers(json_member(data, "powers"), options);
+	report_print_powers(json_member(data, "powers"));
 	if (unknown)
 		printf("\n%" PRId64 " began with their launch, as far as can be told: their stream "
 		       "had nothing to do.\n",

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "ctl/base/ctl.h"
+#include "ctl/base/histogram.h"
 #include "ctl/trace/read/read-json.h"
 #include "lib/base/utf8.h"
 #include "lib/json.h"
@@ -130,73 +131,34 @@ json_object *report_powers_json(const struct report_histogram *histogram) {
 	return array;
 }
 
-/* So much of a width, to an eighth of a column where the terminal can show it. */
-static void print_bar(double share, unsigned int width, bool utf8) {
-	static const char *const eighths[] = { "", "▏", "▎", "▍", "▌", "▋", "▊", "▉" };
-	const unsigned int n = (unsigned int)(share * width * 8 + 0.5);
+void report_print_powers(json_object *powers) {
+	struct histogram_bucket buckets[64];
+	size_t n = 0;
 
-	for (unsigned int i = 0; i < n / 8; i++)
-		fputs(utf8 ? "█" : "#", stdout);
-	if (utf8)
-		fputs(eighths[n % 8], stdout);
-	else if (n % 8 >= 4 || (n && n < 8))
-		putchar('#');
-}
+	for (; n < json_object_array_length(powers) && n < 64; n++) {
+		json_object *bar = json_object_array_get_idx(powers, n);
+		const uint64_t from = (uint64_t)json_int_of(bar, "from_ns");
 
-void report_print_powers(json_object *powers, const struct report_options *options) {
-	const size_t n = json_object_array_length(powers);
-	const unsigned int width = options->width > 60 ? options->width - 40 : 20;
-	int64_t most = 1;
-
-	for (size_t i = 0; i < n; i++) {
-		const int64_t count = json_int_of(json_object_array_get_idx(powers, i), "count");
-
-		most = count > most ? count : most;
+		buckets[n] = histogram_power(from ? 63 - (unsigned int)__builtin_clzll(from) : 0,
+					     (uint64_t)json_int_of(bar, "count"));
 	}
-	for (size_t i = 0; i < n; i++) {
-		json_object *bar = json_object_array_get_idx(powers, i), *from, *to;
-		const int64_t start = json_int_of(bar, "from_ns"),
-			      count = json_int_of(bar, "count");
-
-		from = report_text_time(start);
-		to = report_text_time(!start ? 2 : start > INT64_MAX / 2 ? INT64_MAX : start * 2);
-		printf("  %9s .. %-9s %9" PRId64 " |", json_object_get_string(from),
-		       json_object_get_string(to), count);
-		print_bar((double)count / (double)most, width, options->utf8);
-		putchar('\n');
-		json_object_put(from);
-		json_object_put(to);
-	}
-}
-
-struct sort_row {
-	int64_t number;
-	size_t place;
-	json_object *row;
-};
-
-static int sort_order(const void *a, const void *b) {
-	const struct sort_row *left = a, *right = b;
-
-	if (left->number != right->number)
-		return left->number > right->number ? -1 : 1;
-	return (left->place > right->place) - (left->place < right->place);
+	histogram_print(stdout, buckets, n, HISTOGRAM_TIMES);
 }
 
 void report_sort(json_object *array, const char *key) {
 	const size_t n = json_object_array_length(array);
-	struct sort_row *rows = calloc(n + 1, sizeof(*rows));
+	struct ranked *rows = calloc(n + 1, sizeof(*rows));
 
 	if (!rows)
 		return; /* as they came, then */
 	for (size_t i = 0; i < n; i++) {
-		rows[i].row = json_object_get(json_object_array_get_idx(array, i));
-		rows[i].number = json_int_of(rows[i].row, key);
-		rows[i].place = i;
+		json_object *row = json_object_get(json_object_array_get_idx(array, i));
+
+		rows[i] = (struct ranked){ json_int_of(row, key), row };
 	}
-	qsort(rows, n, sizeof(*rows), sort_order);
+	rank(rows, n, true, NULL);
 	for (size_t i = 0; i < n; i++)
-		json_object_array_put_idx(array, i, rows[i].row);
+		json_object_array_put_idx(array, i, (json_object *)rows[i].row);
 	free(rows);
 }
 

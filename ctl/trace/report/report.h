@@ -51,7 +51,7 @@ json_object *report_histogram_json(const struct report_histogram *histogram);
 void report_add_times(json_object *row, json_object *histogram);
 /* The powers of two of a histogram, with bars. */
 json_object *report_powers_json(const struct report_histogram *histogram);
-void report_print_powers(json_object *powers, const struct report_options *options);
+void report_print_powers(json_object *powers);
 json_object *report_text(const char *text, size_t n);
 /* Cells of a table (ctl_cell_fn): "12 us"; "0.000012 s"; "12.3". */
 json_object *report_cell_time(json_object *object, const char *member);

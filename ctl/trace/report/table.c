@@ -9,13 +9,13 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "ctl/base/histogram.h"
 #include "lib/base/hash-table.h"
 #include "ctl/trace/base/out.h"
 #include "report.h"
 #include "table.h"
 
 #define ROWS_MAX 65536 /* names; more are one row */
-#define BAR_WIDTH 40
 
 struct row {
 	struct hash_text name; /* owned, with a NUL behind; its kind is that of the items */
@@ -230,43 +230,29 @@ int trace_table_print(const struct trace_table *table, FILE *file) {
 	return r;
 }
 
-/* One row's histogram, from its first power of two to its last. */
-static void put_histogram(struct trace_out *out, const struct row *row) {
-	unsigned int first = 64, last = 0;
-	uint64_t most = 0, n;
+/* One row's histogram. */
+static int put_histogram(struct trace_out *name, const struct row *row, FILE *file) {
+	struct histogram_bucket buckets[64];
+	int r;
 
-	for (unsigned int power = 0; power < 64; power++) {
-		n = report_histogram_power(&row->durations, power);
-		if (!n)
-			continue;
-		first = first == 64 ? power : first;
-		last = power;
-		most = n > most ? n : most;
-	}
-	out_printable(out, row->name.bytes);
-	out_literal(out, ":\n");
-	for (unsigned int power = first; power <= last; power++) {
-		n = report_histogram_power(&row->durations, power);
-		put_cell(out, out_duration, power ? UINT64_C(1) << power : 0, 9);
-		out_literal(out, " |");
-		for (uint64_t i = 0; i < BAR_WIDTH; i++)
-			out_char(out, i * most < n * BAR_WIDTH ? '#' : ' ');
-		out_literal(out, "| ");
-		out_uint(out, n);
-		out_char(out, '\n');
-	}
+	for (unsigned int power = 0; power < 64; power++)
+		buckets[power] =
+			histogram_power(power, report_histogram_power(&row->durations, power));
+	out_printable(name, row->name.bytes);
+	out_literal(name, ":\n");
+	r = out_write(name, file);
+	histogram_print(file, buckets, 64, HISTOGRAM_TIMES);
+	return r;
 }
 
 int trace_table_print_histograms(const struct trace_table *table, FILE *file) {
 	struct row **rows = sort_rows(table);
-	struct trace_out out = {};
+	struct trace_out name = {};
 	int r = rows ? 0 : -ENOMEM;
 
-	for (size_t i = 0; !r && i < table->rows.n; i++) {
-		put_histogram(&out, rows[i]);
-		r = out_write(&out, file);
-	}
-	free(out.text);
+	for (size_t i = 0; !r && i < table->rows.n; i++)
+		r = put_histogram(&name, rows[i], file);
+	free(name.text);
 	free(rows);
 	return r;
 }

@@ -544,6 +544,8 @@ static int control_status(struct varlink_call *call, json_object *parameters, vo
 	json_add_text(json, "version", PROJECT_VERSION);
 	json_add_int(json, "pid", getpid());
 	json_add_text(json, "mode", context->image->config->session ? "session" : "system");
+	json_add_bool(json, "may_attach",
+		      control_may_attach(call) || context->image->config->user_attach);
 	json_add_int(json, "started", context->started);
 	json_add_text(json, "verify", context->image->config->verify ? "on" : "off");
 	json_add_text(json, "compiler",

@@ -28,6 +28,7 @@
 #include "daemon/worker/compiler/cubin.h"
 #include "image-build.h"
 #include "image-edit.h"
+#include "image-machine.h"
 #include "image-request.h"
 #include "image-select.h"
 #include "image-twin.h"
@@ -69,6 +70,7 @@ struct job {
 	size_t n_device_names;
 	struct image_targets targets;
 	bool edited; /* what the targets' uses say about sites is true */
+	struct compiler *compiler; /* NULL: there is none */
 };
 
 static int finish(int r) {
@@ -168,12 +170,16 @@ static int read_ptx(struct job *job) {
 	return r;
 }
 
+/* See below. */
+static int without_ptx(struct job *job, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+
 static int read_ptx_entry(struct job *job) {
 	int r;
 
 	r = fatbin_entry_ptx(job->entry, PAYLOAD_MAX, &job->original.text, &job->original.length);
 	if (r == FATBIN_E_OPAQUE)
-		return reply_own(job, "the PTX in this image is scrambled");
+		return without_ptx(job, "the PTX in this image is scrambled");
 	if (r > 0)
 		return reply_error(job, JOB_E_IMAGE, "PTX entry: %s", fatbin_strerror(r));
 	return r ? r : read_ptx(job);
@@ -263,17 +269,148 @@ static int read_image(struct job *job) {
 	return -EINVAL;
 }
 
-/* Machine code alone: says so, and why. The daemon knows such an image by its cause. */
-__attribute__((format(printf, 2, 3))) static int reply_no_ptx(struct job *job, const char *format,
-							      ...) {
-	char why[256];
+/* Writes an output that the request names (fd -1: it does not) and its size into the reply. */
+static int deliver(struct job *job, int fd, const char *what, const void *data, size_t size) {
+	int r;
+
+	if (fd < 0)
+		return 0;
+	r = worker_write(fd, data, size, 0);
+	if (r)
+		return reply_error(job, JOB_E_INTERNAL,
+				   "cannot write the output of %zu bytes (%s): %s", size, what,
+				   strerror(-r));
+	json_add_int(job->reply, what, size);
+	return 0;
+}
+
+/* The end of every reply that is no error and not `own`. */
+static int reply(struct job *job, enum job_status status) {
+	int r = 0;
+
+	json_add_string(job->reply, JOB_KEY_STATUS, job_statuses[status]);
+	if (job->edited)
+		r = image_targets_add_applied(&job->targets, &job->request, job->reply);
+	return r ? r : add_kernels(job);
+}
+
+/* The reply with a twin from machine code. */
+static int deliver_machine(struct job *job, const struct image_built *result) {
+	int r;
+
+	job->edited = true;
+	r = deliver(job, job->request.text_output, JOB_KEY_TEXT_SIZE, result->text,
+		    result->text_length);
+	if (!r)
+		r = deliver(job, job->request.output, JOB_KEY_SIZE, result->data, result->size);
+	if (r)
+		return r;
+	json_add_int(job->reply, "compile_us", result->compile_us);
+	json_add_string(job->reply, "format", "cubin");
+	json_add_string(job->reply, JOB_KEY_TWIN, job_twins[JOB_TWINS_MACHINE_CODE]);
+	return reply(job, JOB_MADE);
+}
+
+/*
+ * Makes the twin from machine code and replies. all: of each kernel that is meant, or not at all.
+ * 0: there is none, and `reason` says why; nothing has been replied.
+ */
+static int try_machine(struct job *job, bool all, char reason[IMAGE_MACHINE_REASON_MAX]) {
+	const bool is_cubin = job->request.kind == WIRE_IMAGE_CUBIN;
+	const struct image_machine_source source = {
+		.request = &job->request,
+		.code = is_cubin ? job->request.data : job->code_bytes,
+		.size = is_cubin ? job->request.size : job->code_size,
+		.all = all,
+	};
+	struct image_built result = {};
+	int r = IMAGE_MACHINE_E_NONE;
+
+	snprintf(reason, IMAGE_MACHINE_REASON_MAX, "the image has no machine code for sm_%u",
+		 job->request.capability);
+	if (source.code)
+		r = image_machine_build(&result, &source, &job->targets, job->compiler, reason);
+	switch (r) {
+	case 0:
+		r = deliver_machine(job, &result);
+		break;
+	case IMAGE_MACHINE_E_NONE:
+		r = 0;
+		break;
+	case IMAGE_MACHINE_E_TRANSFORM:
+		r = reply_error(job, JOB_E_TRANSFORM, "%s", reason);
+		break;
+	case IMAGE_MACHINE_E_COMPILE:
+		r = finish(worker_reply_error(job->reply, result.log, JOB_E_COMPILE,
+					      "%s does not compile the programs for sm_%u: %.*s",
+					      compiler_name(job->compiler), job->request.capability,
+					      (int)strcspn(result.log ?: "", "\n"),
+					      result.log ?: ""));
+		break;
+	}
+	image_built_deinit(&result);
+	return r;
+}
+
+/* May the twin be made from machine code where the PTX cannot be used? */
+static bool takes_machine_code(const struct job *job) {
+	if (job->request.stage != JOB_STAGE_ALL)
+		return false;
+	switch (job->request.twins) {
+	case JOB_TWINS_PTX:
+		return false;
+	case JOB_TWINS_PTX_FIRST:
+		return image_machine_has_run(job->request.capability);
+	case JOB_TWINS_MACHINE_CODE_FIRST:
+	case JOB_TWINS_MACHINE_CODE:
+		break;
+	}
+	return true;
+}
+
+/*
+ * There is machine code, and the PTX that it was made from cannot be used: says why, unless the
+ * twin can be made from machine code.
+ */
+static int without_ptx(struct job *job, const char *format, ...) {
+	char why[256], reason[IMAGE_MACHINE_REASON_MAX];
 	va_list arguments;
+	int r;
 
 	va_start(arguments, format);
 	vsnprintf(why, sizeof(why), format, arguments);
 	va_end(arguments);
-	json_add_string(job->reply, JOB_KEY_CAUSE, job_causes[JOB_CAUSE_NO_PTX]);
-	return reply_own(job, "no PTX for sm_%u in this image: %s", job->request.capability, why);
+	if (!takes_machine_code(job))
+		return reply_own(job, "%s", why);
+	r = try_machine(job, false, reason);
+	return r ? r : reply_own(job, IMAGE_TWIN_NONE "%.200s (%.100s)", reason, why);
+}
+
+/* Machine code alone. The daemon knows such an image by its cause. */
+__attribute__((format(printf, 2, 3))) static int no_ptx(struct job *job, const char *format, ...) {
+	char why[200];
+	va_list arguments;
+	int r;
+
+	va_start(arguments, format);
+	vsnprintf(why, sizeof(why), format, arguments);
+	va_end(arguments);
+	r = without_ptx(job, "no PTX for sm_%u in this image: %s", job->request.capability, why);
+	if (r == 1 && !json_has(job->reply, JOB_KEY_TWIN) && !json_has(job->reply, JOB_KEY_ERROR))
+		json_add_string(job->reply, JOB_KEY_CAUSE, job_causes[JOB_CAUSE_NO_PTX]);
+	return r;
+}
+
+/* The twin from machine code, where that is wanted first or alone. */
+static int machine_first(struct job *job) {
+	const bool alone = job->request.twins == JOB_TWINS_MACHINE_CODE;
+	char reason[IMAGE_MACHINE_REASON_MAX];
+	int r;
+
+	if (!takes_machine_code(job) || job->request.twins == JOB_TWINS_PTX_FIRST)
+		return 0;
+	r = try_machine(job, !alone, reason);
+	return r || !alone ? r : reply_own(job, IMAGE_TWIN_NONE "%s", reason);
 }
 
 /* There is machine code: finds, parses and checks the PTX that it was made from. */
@@ -283,7 +420,7 @@ static int find_source(struct job *job) {
 	int r;
 
 	if (job->request.kind == WIRE_IMAGE_CUBIN)
-		return reply_no_ptx(job, "SASS only");
+		return no_ptx(job, "SASS only");
 	if (job->cubin.relocatable)
 		return reply_own(job, "relocatable code (-rdc=true), to be linked before it runs");
 	virtual_sm = job->cubin.virtual_sm ? job->cubin.virtual_sm : job->code->sm;
@@ -292,8 +429,8 @@ static int find_source(struct job *job) {
 	if (!job->entry) {
 		any = image_select_ptx(&job->fatbin, job->request.capability);
 		if (!any)
-			return reply_no_ptx(job, "SASS only");
-		return reply_no_ptx(
+			return no_ptx(job, "SASS only");
+		return no_ptx(
 			job,
 			"its SASS for sm_%u%s was made from compute_%u%s, its PTX is compute_%u%s",
 			job->code->sm, image_entry_suffix(job->code), virtual_sm,
@@ -306,9 +443,9 @@ static int find_source(struct job *job) {
 		kernel = ptx_module_find_function(&job->original.module, job->names[i],
 						  strlen(job->names[i]));
 		if (!kernel || !kernel->entry || !kernel->body.length)
-			return reply_own(job,
-					 "the PTX of this image lacks kernel %.120s of its SASS",
-					 job->names[i]);
+			return without_ptx(job,
+					   "the PTX of this image lacks kernel %.120s of its SASS",
+					   job->names[i]);
 	}
 	return r;
 }
@@ -393,21 +530,6 @@ static int read_foreign(struct job *job) {
 		r = image_check(&job->foreign.module, &job->original.module, &job->request,
 				edited ? &job->targets : &none, &error);
 	return r > 0 ? reply_error(job, JOB_E_TRANSFORM, "%s", error.message) : r;
-}
-
-/* Writes an output that the request names (fd -1: it does not) and its size into the reply. */
-static int deliver(struct job *job, int fd, const char *what, const void *data, size_t size) {
-	int r;
-
-	if (fd < 0)
-		return 0;
-	r = worker_write(fd, data, size, 0);
-	if (r)
-		return reply_error(job, JOB_E_INTERNAL,
-				   "cannot write the output of %zu bytes (%s): %s", size, what,
-				   strerror(-r));
-	json_add_int(job->reply, what, size);
-	return 0;
 }
 
 static int deliver_instructions(struct job *job, const struct image_edited *edited,
@@ -544,6 +666,8 @@ static int build_from(struct job *job, const struct source *edited, struct compi
 		r = deliver(job, job->request.output, JOB_KEY_SIZE, result.data, result.size);
 	if (!r)
 		json_add_int(job->reply, "compile_us", result.compile_us);
+	if (!r)
+		json_add_string(job->reply, JOB_KEY_TWIN, job_twins[JOB_TWINS_PTX]);
 	image_built_deinit(&result);
 	return r;
 }
@@ -567,16 +691,6 @@ static int build(struct job *job, const struct source *edited, struct compiler *
 		r = build_from(job, &cut, compiler);
 	source_deinit(&cut);
 	return r;
-}
-
-/* The end of every reply that is no error and not `own`. */
-static int reply(struct job *job, enum job_status status) {
-	int r = 0;
-
-	json_add_string(job->reply, JOB_KEY_STATUS, job_statuses[status]);
-	if (job->edited)
-		r = image_targets_add_applied(&job->targets, &job->request, job->reply);
-	return r ? r : add_kernels(job);
 }
 
 static int stage_edit(struct job *job) {
@@ -671,7 +785,7 @@ static void job_deinit(struct job *job) {
 
 int image_job(const struct worker_job *worker_job, struct json_object *json, void *userdata) {
 	struct image_worker *worker = userdata;
-	struct job job = { .reply = json };
+	struct job job = { .reply = json, .compiler = worker->compiler };
 	int r;
 
 	r = image_request_read(&job.request, worker_job, json);
@@ -679,6 +793,8 @@ int image_job(const struct worker_job *worker_job, struct json_object *json, voi
 		r = read_image(&job);
 	if (!r)
 		r = match_kernels(&job);
+	if (!r)
+		r = machine_first(&job);
 	if (!r && !job.original.parsed)
 		r = find_source(&job);
 	if (!r)

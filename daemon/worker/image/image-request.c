@@ -40,7 +40,8 @@ static bool read_context(struct probe_program *program, struct json_object *obje
 	for (size_t i = 0; i < json_object_array_length(array); i++) {
 		int64_t offset;
 
-		if (!json_int_at(array, i, 0, POINT_CONTEXT_MAX - 1, &offset) || offset % 8)
+		if (!json_int_at(array, i, 0, UINT16_MAX, &offset) || offset % 8 ||
+		    (offset >= POINT_CONTEXT_MAX && !point_is_thread((uint32_t)offset)))
 			return false;
 		context[program->context_count++] = (uint16_t)offset;
 	}
@@ -245,7 +246,7 @@ static bool read_optional_fd(const struct worker_job *job, const char *key, int 
 static int read_words(struct image_request *request, const struct worker_job *job,
 		      struct json_object *reply) {
 	int kind = JOB_WORD(job_image_kinds, json_string_of(job->request, JOB_KEY_KIND)),
-	    stage = JOB_STAGE_ALL;
+	    stage = JOB_STAGE_ALL, twins = JOB_TWINS_PTX;
 	int64_t capability, image = 0, isa = 0, target = 0;
 
 	if (kind < 0)
@@ -254,6 +255,10 @@ static int read_words(struct image_request *request, const struct worker_job *jo
 		stage = JOB_WORD(job_stages, json_string_of(job->request, JOB_KEY_STAGE));
 	if (stage < 0)
 		return bad(reply, "stage is none that there is");
+	if (json_has(job->request, JOB_KEY_TWINS))
+		twins = JOB_WORD(job_twins, json_string_of(job->request, JOB_KEY_TWINS));
+	if (twins < 0)
+		return bad(reply, "twins is none of the ways to make them");
 	if (!json_get_int(job->request, JOB_KEY_CAPABILITY, 30, 999, &capability))
 		return bad(reply, "capability is missing or out of range");
 	if ((json_has(job->request, JOB_KEY_IMAGE) &&
@@ -269,6 +274,7 @@ static int read_words(struct image_request *request, const struct worker_job *jo
 		return bad(reply, "image, call, one_thread, isa or target are out of range");
 	request->kind = (enum wire_image_kind)kind;
 	request->stage = (enum job_stage)stage;
+	request->twins = (enum job_twins)twins;
 	request->capability = (unsigned int)capability;
 	request->options.capability = request->capability;
 	request->options.image = (uint32_t)image;
