@@ -96,6 +96,7 @@ struct probe_use {
 	const char *file; /* LINE: matches the end of the path in .file, at a '/' or whole */
 	uint32_t line; /* LINE */
 	uint32_t block; /* BLOCK */
+	bool ptx; /* it is for twins from PTX alone (the caller's) */
 	uint32_t sites; /* out: places where it stands now; 0: there is no such point */
 };
 

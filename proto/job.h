@@ -154,6 +154,7 @@ static const char *const job_image_kinds[] = { [1] = "fatbin", [2] = "ptx", [3] 
 #define JOB_KEY_STAGE "stage"
 #define JOB_KEY_ONE_THREAD "one_thread"
 #define JOB_KEY_TWINS "twins"
+#define JOB_KEY_PTX "ptx" /* of an attachment: it is for twins from PTX alone */
 #define JOB_KEY_TWIN "twin" /* of a reply: what it was made from */
 #define JOB_KEY_PROGRAMS "programs"
 #define JOB_KEY_ATTACHMENTS "attachments" /* also of a kernel in a reply */

@@ -94,6 +94,9 @@ static bool take_simple(struct ctl *ctl, struct options *options, int option) {
 	case 'e':
 		options->program = optarg;
 		break;
+	case 'h':
+		options->help = true;
+		break;
 	case 'k':
 		options->kernel = optarg;
 		break;
@@ -156,9 +159,6 @@ static int take_option(struct ctl *ctl, struct options *options, int option) {
 		options->json = !strcmp(optarg, "json");
 		if (!options->json && strcmp(optarg, "text") != 0)
 			r = ctl_usage("-f: %s is neither text nor json", optarg);
-		break;
-	case 'h':
-		options->help = true;
 		break;
 	case 'V':
 		puts("gputrace " PROJECT_VERSION);

@@ -144,6 +144,8 @@ static void image_record(struct image_context *context, const struct process *pr
 			 const struct image_result *result) {
 	const struct process_facts *facts = &process->facts;
 	enum outcome_kind kind = result->failed ? OUTCOME_FAILED : OUTCOME_NOT_PROBED;
+	const enum outcome_engine engine =
+		result->machine_code ? OUTCOME_ENGINE_MACHINE_CODE : OUTCOME_ENGINE_PTX;
 	char reason[256], text[512];
 
 	image_keep_names(context, process, result);
@@ -156,12 +158,11 @@ static void image_record(struct image_context *context, const struct process *pr
 			image_record_missing(context, facts, kernel);
 		if (kernel->n_missing && !kernel->n_attachments)
 			continue;
-		outcome_tell_once(
-			context->outcomes, facts, result->made ? OUTCOME_PROBED : kind,
-			&(struct outcome_subject){ kernel->name, kernel->demangled,
-						   kernel->device_function, kernel->attachments,
-						   kernel->n_attachments, OUTCOME_ENGINE_PTX },
-			image_prefix_reason(context, kernel, reason, text));
+		outcome_tell_once(context->outcomes, facts, result->made ? OUTCOME_PROBED : kind,
+				  &(struct outcome_subject){
+					  kernel->name, kernel->demangled, kernel->device_function,
+					  kernel->attachments, kernel->n_attachments, engine },
+				  image_prefix_reason(context, kernel, reason, text));
 	}
 	if (!result->n_kernels)
 		outcome_tell_once(context->outcomes, facts, kind,

@@ -53,6 +53,7 @@ struct image_key {
 	XXH128_hash_t hash;
 	uint64_t size;
 	uint32_t kind, capability;
+	enum job_twins twins;
 	uid_t uid;
 	size_t n_attachments;
 	uint64_t attachments[JOB_IMAGE_PROGRAMS_MAX];
@@ -489,6 +490,7 @@ static int image_entry_start(struct image_entry *entry, const struct image_query
 					.context = context,
 					.kind = entry->key.kind,
 					.capability = entry->key.capability,
+					.twins = entry->key.twins,
 					.image = cache->last_image,
 					.attachments = entry->key.attachments,
 					.n_attachments = entry->key.n_attachments,
@@ -512,6 +514,14 @@ static const char *image_plan_trouble(struct image_context *context, const struc
 	return image && image->state == PLAN_FAILED ? image->reason : NULL;
 }
 
+/* From what twins are made for a process. */
+static enum job_twins image_twins(const struct image_context *context,
+				  const struct process *process) {
+	return engine_rules_find(&context->config->engines, &process->facts) == ENGINE_AUTO
+		       ? JOB_TWINS_PTX_FIRST
+		       : JOB_TWINS_PTX;
+}
+
 /* What the result depends on. */
 static void image_key_fill(struct image_key *key, const struct image_query *request) {
 	struct image_context *context = request->context;
@@ -525,6 +535,7 @@ static void image_key_fill(struct image_key *key, const struct image_query *requ
 	key->kind = request->message.kind;
 	key->capability =
 		request->message.capability_major * 10 + request->message.capability_minor;
+	key->twins = image_twins(context, process);
 	key->uid = process->uid;
 	image_match(&match, context, &process->facts, plan);
 	if (match.n_meant > match.n)

@@ -36,6 +36,7 @@ struct image_result {
 	bool made; /* there is a twin (proto/twin.h) or a plan; else a reason why not: */
 	bool failed; /* something went wrong */
 	bool later; /* it may pass */
+	bool machine_code; /* the twin was made from machine code */
 	bool no_ptx; /* the image has no PTX that could be edited */
 	bool plan; /* of the sanitizer engine: it patches what is loaded (proto/patch.h) */
 	int fd; /* the twin's image or the plan, sealed; -1 unless made, or if it cannot be asked

@@ -47,6 +47,8 @@ static json_object *image_work_request(const struct image_work *work, enum job_s
 	json_add_string(request, JOB_KEY_JOB, JOB_IMAGE);
 	json_add_string(request, JOB_KEY_KIND, job_image_kinds[work->kind]);
 	json_add_int(request, JOB_KEY_CAPABILITY, work->capability);
+	if (work->twins != JOB_TWINS_PTX)
+		json_add_string(request, JOB_KEY_TWINS, job_twins[work->twins]);
 	json_add_int(request, JOB_KEY_IMAGE, work->image);
 	for (size_t i = 0; i < work->context->config->stubs.n; i++)
 		json_append_string(stubs, work->context->config->stubs.items[i]);

@@ -306,7 +306,6 @@ static int deliver_machine(struct job *job, const struct image_built *result) {
 	if (r)
 		return r;
 	json_add_int(job->reply, "compile_us", result->compile_us);
-	json_add_string(job->reply, "format", "cubin");
 	json_add_string(job->reply, JOB_KEY_TWIN, job_twins[JOB_TWINS_MACHINE_CODE]);
 	return reply(job, JOB_MADE);
 }
@@ -664,10 +663,10 @@ static int build_from(struct job *job, const struct source *edited, struct compi
 			    result.text ? result.text_length : edited->length);
 	if (!r)
 		r = deliver(job, job->request.output, JOB_KEY_SIZE, result.data, result.size);
-	if (!r)
+	if (!r) {
 		json_add_int(job->reply, "compile_us", result.compile_us);
-	if (!r)
 		json_add_string(job->reply, JOB_KEY_TWIN, job_twins[JOB_TWINS_PTX]);
+	}
 	image_built_deinit(&result);
 	return r;
 }

@@ -180,6 +180,9 @@ static int read_attachment(struct image_request *request, struct json_object *ob
 		return bad(reply, "an attachment is not as it should be");
 	if (!read_point(&attachment->use, object))
 		return bad(reply, "an attachment's point is none that there is");
+	if (json_has(object, JOB_KEY_PTX) &&
+	    !json_get_bool(object, JOB_KEY_PTX, &attachment->use.ptx))
+		return bad(reply, "an attachment is not as it should be");
 	if (image_request_find_program(request, program, &attachment->use.program))
 		return bad(reply, "an attachment names a program that is not there");
 	request->n_attachments++;
