@@ -135,7 +135,7 @@ def test_refused_by_the_kernel():
 def test_machine_code():
     """The sanitizer engine has no registers for them yet."""
     with sass_daemon() as daemon:
-        said = daemon.ctl("attach", obj("thread"), "--engine", "sass", status=None)
+        said = daemon.ctl("attach", obj("thread"), "--engine", "sanitizer", status=None)
         check("the sanitizer engine cannot have program cuda__begin: it has variables of a thread (.thread), which are registers" in said, said)
 
 

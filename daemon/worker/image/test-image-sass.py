@@ -31,7 +31,6 @@ sys.path.insert(0, str(TOP / "daemon/translator"))
 from worker_driver import Worker  # noqa: E402
 
 IMAGE_WORKER, PROGRAM_WORKER, OBJECTS, NVCC, NVDISASM = sys.argv[1:6]
-TWIN = 4  # WIRE_IMAGE_FLAG_TWIN
 SYMBOL = "__gpuprobe_o1_p0"
 SKIP = 77
 
