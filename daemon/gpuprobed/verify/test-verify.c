@@ -116,6 +116,7 @@ static void test_refused(void **state) {
 		"count[1] = 2;");
 	refused("no-null-check", "invalid mem access 'map_value_or_null'", "*count += 1;");
 	refused("bad-pointer", "invalid mem access 'scalar'", "bpf_get_thread_idx(&x, bad, &x);");
+	refused("parameter", "invalid mem access 'scalar'", "ctx->params[0]");
 	refused("context-beyond", "invalid bpf_context access off=168 size=8", "ctx + 168");
 	refused("endless", "a loop without an end", NULL);
 	refused("host-helper",
