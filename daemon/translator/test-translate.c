@@ -890,6 +890,23 @@ static void test_local_memory(void **state) {
 	free(error);
 }
 
+/* A number that was never written is some number, the same where it is compared and where it is an
+ * index: the program runs as it stands. */
+static void test_stack_never_written(void **state) {
+	static const struct bpf_insn insns[] = {
+		LOOKUP(0, 0, 4),
+		LOAD(BPF_DW, 1, 10, -64),
+		INSN(BPF_JMP | BPF_JGT | BPF_K, 1, 0, 2, 7),
+		ADDR(0, 1),
+		STOREI(BPF_B, 0, 0, 1),
+		END,
+	};
+	struct translate_result result = translated(insns, COUNT(insns), &array8, 1);
+
+	assert_int_equal(occurrences(result.programs[0].ptx, "st.global.u8"), 1);
+	translate_result_deinit(&result);
+}
+
 /*
  * A text of which a byte was never written is some text. LLVM may not take it for one that cannot
  * be, and leave the call away with what follows.
@@ -1118,6 +1135,7 @@ int main(void) {
 		cmocka_unit_test(test_values_are_read_once),
 		cmocka_unit_test(test_stacks_share),
 		cmocka_unit_test(test_local_memory),
+		cmocka_unit_test(test_stack_never_written),
 		cmocka_unit_test(test_text_never_written),
 		cmocka_unit_test(test_kinds),
 		cmocka_unit_test(test_process),
