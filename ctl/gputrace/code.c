@@ -23,10 +23,10 @@ bool code_map_has_bucket(const struct map *map) {
 	return map->kind == MAP_HIST || map->kind == MAP_LHIST;
 }
 
-/* Processes' copies are added up when they are read, which minima cannot be: each device has its
- * own, and each process is read by itself. */
+/* Processes' copies are added up as integers when they are read, which minima and floats cannot be:
+ * each device has its own, and each process is read by itself. */
 bool code_map_has_device(const struct map *map) {
-	return map->kind == MAP_MIN || map->kind == MAP_MAX;
+	return map->kind == MAP_MIN || map->kind == MAP_MAX || map_sums_floats(map);
 }
 
 bool code_map_is_array(const struct map *map) {

@@ -182,6 +182,23 @@ static void keep_best(struct emit *emit, const struct map *map, int value) {
 	emit_call(emit, map->kind == MAP_MIN ? ATOMIC_MIN : ATOMIC_MAX);
 }
 
+/* R0: the element, to whose sum the float at @value is added. */
+static void add_float(struct emit *emit, const struct map *map, int value) {
+	enum {
+		ATOMIC_ADD_F64 = 529
+	};
+
+	emit_move(emit, BPF_REG_7, BPF_REG_0);
+	emit_move(emit, BPF_REG_1, BPF_REG_0);
+	emit_load(emit, BPF_REG_2, BPF_REG_10, value);
+	emit_call(emit, ATOMIC_ADD_F64);
+	if (map->kind == MAP_SUM)
+		return;
+	emit_move(emit, BPF_REG_0, BPF_REG_7);
+	emit_constant(emit, BPF_REG_1, 1);
+	emit_atomic_add(emit, 8);
+}
+
 /* R0: the element; what the assignment does to it. */
 static void change_element(struct emit *emit, const struct node *node, int value) {
 	const struct map *map = node->a->map;
@@ -208,6 +225,10 @@ static void change_element(struct emit *emit, const struct node *node, int value
 		emit_atomic_add(emit, 0);
 		return;
 	default: /* the sum, and with AVG and STATS how many */
+		if (map->value == TYPE_FLOAT) {
+			add_float(emit, map, value);
+			return;
+		}
 		emit_load(emit, BPF_REG_1, BPF_REG_10, value);
 		emit_atomic_add(emit, 0);
 		if (map->kind == MAP_SUM)

@@ -221,6 +221,12 @@ static void take_value(struct store *store, struct store_entry *entry, const uns
 		       uint64_t bucket) {
 	const int64_t first = (int64_t)value_word(value, 0);
 
+	if (map_sums_floats(store->map)) {
+		entry->real += float_real(first);
+		entry->count += store->map->kind == MAP_SUM ? 1 : (int64_t)value_word(value, 1);
+		return;
+	}
+
 	switch (store->map->kind) {
 	case MAP_HIST:
 	case MAP_LHIST:

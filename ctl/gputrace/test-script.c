@@ -251,18 +251,19 @@ static const struct {
 	/* floats */
 	{ "thread:f { $x = f32(1) + 1 }",
 	  "1:17: arithmetic takes integers, this is a float: it can be compared, tested by isnan() "
-	  "and isinf(), and given to min(), max() and hist()" },
-	{ "thread:f { @ = sum(f32(1)) }",
-	  "1:20: sum takes integers, this is a float: it can be compared, tested by isnan() and "
-	  "isinf(), and given to min(), max() and hist()" },
-	{ "thread:f /f32(1)/ { }", "1:11: a predicate takes integers, this is a float: it can be "
-				   "compared, tested by isnan() "
-				   "and isinf(), and given to min(), max() and hist()" },
+	  "and isinf(), and given to sum() avg() min() max() stats() and hist()" },
+	{ "thread:f { @ = lhist(f32(1), 0, 4, 1) }",
+	  "1:22: lhist takes integers, this is a float: it can be compared, tested by isnan() and "
+	  "isinf(), and given to sum() avg() min() max() stats() and hist()" },
+	{ "thread:f /f32(1)/ { }",
+	  "1:11: a predicate takes integers, this is a float: it can be "
+	  "compared, tested by isnan() "
+	  "and isinf(), and given to sum() avg() min() max() stats() and hist()" },
 	{ "thread:f /f32(1) > lane/ { }",
 	  "1:18: a float is compared with a float, or with a number as it is written" },
 	{ "thread:f /isnan(1)/ { }", "1:17: isnan() takes a float, such as f32(value)" },
 	{ "thread:f { @x = f32(1) }",
-	  "1:17: a map keeps floats by min(), max() and hist(): @x = max(...)" },
+	  "1:17: a map keeps floats by sum() avg() min() max() stats() and hist(): @x = max(...)" },
 	{ "thread:f { @[f32(1)] = count() }", "1:14: a float cannot be a key" },
 	{ "thread:f { @ = max(f32(1)); @ = max(1) }",
 	  "1:37: @ was given floats at line 1, column 12" },
@@ -350,6 +351,8 @@ static const char *const right[] = {
 	"@b = "
 	"max(bytes + min(addr) - max(addr)); if (isnan(first(f32(value)))) { @s = sum(sum(lane)); "
 	"} }",
+	"thread:f { @s = sum(f32(1)); @a[sm] = avg(f16(lane)); @t = stats(f64(1)); } interval:s:1 "
+	"{ clear(@s); }",
 	"thread:f { printf(\"%s %d %-5x %g\", kernel, lane, sm, f32(1)); } mem.thread:f { "
 	"unroll(2) { printf(\"%s %s\", line, type); } }",
 	"driver:cuLaunchKernelEx { @ = max(args.sharedMemBytes + args.gridDimX) }",
