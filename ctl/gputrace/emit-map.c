@@ -60,23 +60,18 @@ void emit_print(struct emit *emit, const struct node *call) {
 
 /* The bucket of R1 into R2. */
 static void log_bucket(struct emit *emit) {
+	enum {
+		HELPER_LOG2 = 530
+	};
 	size_t negative, zero;
 
 	emit_constant(emit, BPF_REG_2, 0);
 	negative = emit_jump_constant(emit, BPF_JSLT, BPF_REG_1, 0);
 	emit_constant(emit, BPF_REG_2, 1);
 	zero = emit_jump_constant(emit, BPF_JEQ, BPF_REG_1, 0);
-	emit_constant(emit, BPF_REG_2, 2);
-	for (int32_t bits = 32; bits; bits /= 2) {
-		size_t less;
-
-		emit_move(emit, BPF_REG_3, BPF_REG_1);
-		emit_alu_constant(emit, BPF_RSH, BPF_REG_3, bits);
-		less = emit_jump_constant(emit, BPF_JEQ, BPF_REG_3, 0);
-		emit_move(emit, BPF_REG_1, BPF_REG_3);
-		emit_alu_constant(emit, BPF_ADD, BPF_REG_2, bits);
-		emit_land(emit, less);
-	}
+	emit_call(emit, HELPER_LOG2);
+	emit_move(emit, BPF_REG_2, BPF_REG_0);
+	emit_alu_constant(emit, BPF_ADD, BPF_REG_2, 2);
 	emit_land(emit, negative);
 	emit_land(emit, zero);
 }

@@ -257,6 +257,8 @@ bool script_check(struct script *script);
 struct function;
 bool probe_has_function(const struct probe *probe, const struct function *function);
 
+/* Whether the host sets a word that the GPU reads. */
+bool map_is_shared(const struct map *map);
 /* Whether a map adds up floats. */
 bool map_sums_floats(const struct map *map);
 /* Number of buckets of a histogram. */

@@ -201,6 +201,22 @@ def test_records():
     check((VEC_ADD,) in found["@exe"], found["@exe"])
 
 
+def test_shared_words():
+    """What the host sets the GPU reads, from the beginning and later; what the GPU sets the host reads."""
+    found, err = maps("BEGIN { @limit = 100; } thread:* /threadid < @limit/ { @n = count(); @last = 7; } END { @seen = @last; }")
+    equal((found["@n"], found["@limit"], found["@seen"], err), ({(): 100 * THREADS // BLOCK * LAUNCHES}, {(): 100}, {(): 7}, ""))
+    out, err = gputrace(
+        "-f",
+        "json",
+        "-e",
+        "thread:* /!@off/ { @n = count(); } thread:* { @all = count(); } interval:ms:50 /@n > 0/ { @off = 1; print(@n); print(@all); }",
+        app=[*APP[:-1], "40", "--sleep-ms", "30"],
+    )
+    printed = [(item["name"], item["entries"][0]["value"]) for item in map(json.loads, out.splitlines())]
+    of_n, of_all = ([value for name, value in printed if name == wanted] for wanted in ("@n", "@all"))
+    check(0 < of_n[-1] < of_all[-1] == 40 * THREADS and of_n[-1] <= of_n[0] + 3 * THREADS, out, err)
+
+
 def test_float_sums():
     """Of all threads, of both sides, and over intervals that clear them."""
     script = "thread:* { @s = sum(f32(0x3e800000)); @a = avg(f16(0x3c00)); @t = stats(f64(0x4004000000000000)); } launch:* { @s = sum(f32(0x3f800000)); }"
@@ -616,6 +632,7 @@ if __name__ == "__main__":
             test_same_on_both_sides,
             test_loops,
             test_records,
+            test_shared_words,
             test_float_sums,
             test_control,
             test_leads_and_durations,
