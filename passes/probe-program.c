@@ -29,6 +29,7 @@
 #define PARAMETERS_MAX 64
 #define RAISE_TARGET_MIN 20 /* see check_target() */
 #define RAISE_TARGET_END 70
+#define RELAXED_TARGET 70 /* has relaxed loads */
 
 static int program_error(struct program_set *set, const struct probe_program *program,
 			 const char *what) {
@@ -271,9 +272,31 @@ static int parse_consume(struct program_set *set, size_t index, char *text, size
 	return r ? r : find_local(parsed);
 }
 
+/* Copies a program's text behind the header. `relaxed`: its volatile loads become relaxed ones. */
+static char *copy_text(const struct probe_program *program, bool relaxed, size_t *length) {
+	static const char from[] = PTX_LOAD_VOLATILE ".b", to[] = PTX_LOAD_RELAXED ".b";
+	const char *text = program->text, *end = text + program->length, *found;
+	char *copy = NULL;
+	FILE *stream = open_memstream(&copy, length);
+
+	if (!stream)
+		return NULL;
+	fputs(PROGRAM_HEADER, stream);
+	while (relaxed && (found = memmem(text, (size_t)(end - text), from, sizeof(from) - 1))) {
+		fwrite(text, 1, (size_t)(found - text), stream);
+		fputs(to, stream);
+		text = found + sizeof(from) - 1;
+	}
+	fwrite(text, 1, (size_t)(end - text), stream);
+	if (!fclose(stream))
+		return copy;
+	free(copy);
+	return NULL;
+}
+
 static int parse_program(struct program_set *set, size_t index) {
 	const struct probe_program *program = &set->programs[index];
-	size_t length = sizeof(PROGRAM_HEADER) - 1 + program->length;
+	size_t length;
 	char *text;
 	int r;
 
@@ -282,11 +305,9 @@ static int parse_program(struct program_set *set, size_t index) {
 		return r;
 	if (program->length > PTX_SOURCE_MAX / 2)
 		return program_error(set, program, "its text is too large");
-	text = malloc(length);
+	text = copy_text(program, set->module->target.number >= RELAXED_TARGET, &length);
 	if (!text)
 		return -ENOMEM;
-	memcpy(mempcpy(text, PROGRAM_HEADER, sizeof(PROGRAM_HEADER) - 1), program->text,
-	       program->length);
 	return parse_consume(set, index, text, length);
 }
 

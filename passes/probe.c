@@ -33,7 +33,6 @@
 #include <string.h>
 
 #include "proto/kernel-id.h"
-#include "probe-bare.h"
 #include "probe-caller.h"
 #include "probe-context.h"
 #include "probe-launch.h"
@@ -65,7 +64,6 @@ struct pass {
 	uint32_t signature_count, signature_capacity;
 	uint32_t numbers[POINT_BLOCK + 1]; /* next of each point */
 	FILE *callers; /* the functions that sites call */
-	struct probe_bare bare;
 	size_t inlined; /* bytes */
 	struct probe_instruction *instructions;
 	uint32_t instruction_count, instruction_capacity;
@@ -533,26 +531,12 @@ static int edit_sites(struct work *work) {
 	return r;
 }
 
-/* Did the function get a program? */
-static bool has_sites(const struct probe_function *function) {
-	for (uint32_t i = 0; i < function->use_count; i++)
-		if (function->uses[i].sites)
-			return true;
-	return false;
-}
-
 static int edit_function(struct pass *pass, const struct probe_function *function) {
 	struct work work = { .pass = pass, .function = function };
-	const size_t index = (size_t)(function->function - pass->set.module->functions);
 	struct ptx_error inner;
 	struct ptx_body body;
 	int r;
 
-	if (!function->function->entry && pass->bare.held[index]) {
-		for (uint32_t i = 0; i < function->use_count; i++)
-			function->uses[i].refused = true;
-		return 0;
-	}
 	r = ptx_body_parse(&body, pass->set.module, function->function, &inner);
 	if (r > 0) {
 		*pass->set.error = inner;
@@ -571,9 +555,6 @@ static int edit_function(struct pass *pass, const struct probe_function *functio
 			r = edit_sites(&work);
 		if (!r && work.reads_launch)
 			r = probe_launch_add(pass->set.edit, pass->set.module, function->function);
-		pass->bare.probed[index] = has_sites(function);
-		if (function->function->entry)
-			probe_bare_read_kernel(&pass->bare, &body);
 		probe_sites_deinit(&work.sites);
 		probe_names_deinit(&work.names);
 	}
@@ -598,7 +579,6 @@ static int check_functions(const struct ptx_module *module, struct probe_functio
 		ordered[index] = &functions[i];
 		for (uint32_t j = 0; j < functions[i].use_count; j++) {
 			functions[i].uses[j].sites = 0;
-			functions[i].uses[j].refused = false;
 			if (functions[i].uses[j].program >= program_count)
 				return -EINVAL;
 			if (function->body.length)
@@ -606,15 +586,6 @@ static int check_functions(const struct ptx_module *module, struct probe_functio
 		}
 	}
 	return 0;
-}
-
-/* Does a device function have uses? */
-static bool has_device_function(const struct ptx_module *module, struct probe_function **ordered) {
-	for (uint32_t i = 0; i < module->function_count; i++)
-		if (ordered[i] && ordered[i]->use_count && !module->functions[i].entry &&
-		    module->functions[i].body.length)
-			return true;
-	return false;
 }
 
 /* Everything between the checks and the clean-up. */
@@ -628,23 +599,16 @@ static int run(struct pass *pass, struct probe_function **ordered) {
 	if (!pass->callers)
 		return -ENOMEM;
 	r = probe_files_init(&pass->files, module);
-	if (!r)
-		r = probe_bare_init(&pass->bare, module);
-	if (!r && pass->options->bare && has_device_function(module, ordered))
-		r = probe_bare_read(&pass->bare, pass->set.error);
 	for (uint32_t i = 0; i < module->function_count && !r; i++)
 		if (ordered[i] && ordered[i]->use_count && module->functions[i].body.length)
 			r = edit_function(pass, ordered[i]);
 	if (fclose(pass->callers))
 		r = -ENOMEM;
-	if (!r && pass->options->bare)
-		r = probe_bare_write(&pass->bare, pass->set.edit);
 	if (!r)
 		r = program_set_insert(&pass->set);
 	if (!r && length)
 		r = ptx_edit_insert_after_header(pass->set.edit, module, callers, length);
 	free(callers);
-	probe_bare_deinit(&pass->bare);
 	probe_files_deinit(&pass->files);
 	return r;
 }

@@ -231,6 +231,39 @@ static void test_nested_stacks(void **state) {
 	}
 }
 
+/* Loads of values that are done once: those that the L1 cache serves, where the target has them. */
+static void test_loads(void **state) {
+	static const char target[] = ".version 6.3\n.target sm_%s\n.address_size 64\n"
+				     ".visible .entry k() { ret; }\n";
+	const struct probe_program one =
+		program("p", ".func (.param .b64 r) p()\n{\n\t.reg .b64 a;\n\tmov.u64 a, 0;\n"
+			     "\tld.volatile.global.b64 a, [a];\n"
+			     "\tld.volatile.global.u64 a, [a];\n"
+			     "\tld.volatile.global.b64 a, [a+8];\n"
+			     "\tst.param.b64 [r], a;\n\tret;\n}\n");
+	struct trial trial = {
+		.programs = &one, .count = 1, .uses = { { .point = POINT_ENTRY } }, .use_count = 1
+	};
+	char text[256];
+
+	for (int call = 0; call < 2; call++) {
+		trial.options.call = call;
+		snprintf(text, sizeof(text), target, "70");
+		must(text, &trial);
+		assert_int_equal(occurrences(trial.out, "ld.relaxed.cta.global.b64"), 2);
+		assert_int_equal(occurrences(trial.out, "ld.volatile.global.u64"), 1);
+		assert_int_equal(occurrences(trial.out, "[a+8];"), 1);
+		assemble(trial.out, "sm_80");
+		finish(&trial);
+		snprintf(text, sizeof(text), target, "62");
+		must(text, &trial);
+		assert_int_equal(occurrences(trial.out, "ld.relaxed"), 0);
+		assert_int_equal(occurrences(trial.out, "ld.volatile.global.b64"), 2);
+		assemble(trial.out, "sm_80");
+		finish(&trial);
+	}
+}
+
 static void test_nothing_to_do(void **state) {
 	const struct probe_program one = program("p", FUNCTION("p"));
 	struct trial trial = entry_call;
@@ -557,11 +590,11 @@ int main(void) {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_places),        cmocka_unit_test(test_programs),
 		cmocka_unit_test(test_all_points),    cmocka_unit_test(test_stacks),
-		cmocka_unit_test(test_nested_stacks), cmocka_unit_test(test_nothing_to_do),
-		cmocka_unit_test(test_long_name),     cmocka_unit_test(test_taken),
-		cmocka_unit_test(test_bad_programs),  cmocka_unit_test(test_target),
-		cmocka_unit_test(test_misuse),        cmocka_unit_test(test_constant_bank),
-		cmocka_unit_test(test_simple_names),
+		cmocka_unit_test(test_nested_stacks), cmocka_unit_test(test_loads),
+		cmocka_unit_test(test_nothing_to_do), cmocka_unit_test(test_long_name),
+		cmocka_unit_test(test_taken),         cmocka_unit_test(test_bad_programs),
+		cmocka_unit_test(test_target),        cmocka_unit_test(test_misuse),
+		cmocka_unit_test(test_constant_bank), cmocka_unit_test(test_simple_names),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

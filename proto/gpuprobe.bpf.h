@@ -314,9 +314,9 @@ struct gpuprobe_kernel_ctx {
 };
 
 /*
- * A launch. All is 0 where it is not known: in device functions, on the sanitizer engine, where the
- * image of the module is replaced (gpuprobe-shim(7)), and in kernels whose parameters leave no
- * room (they take more than 4064 bytes; 32728 with PTX 8.1 and newer for sm_70 and newer).
+ * A launch. All is 0 where it is not known: in device functions, on the sanitizer engine, and in
+ * kernels whose parameters leave no room (they take more than 4064 bytes; 32728 with PTX 8.1 and
+ * newer for sm_70 and newer).
  */
 struct gpuprobe_launch {
 	__u64 id; /* no other launch has it, in whatever process. Those of one host thread are

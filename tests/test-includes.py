@@ -59,7 +59,6 @@ ROOMS = {
 }
 KNOWN = {
     "daemon/gpuprobed -> daemon/translator": 1,
-    "daemon/gpuprobed -> passes": 1,
     "daemon/gpuprobed: settings -> metrics": 1,
     "daemon/gpuprobed: settings -> registry": 1,
     "daemon/gpuprobed: settings -> trace": 1,

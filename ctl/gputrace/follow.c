@@ -17,6 +17,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "ctl/base/records.h"
 #include "ctl/session/session.h"
 #include "ctl/trace/command.h"
 #include "ctl/trace/read/stream.h"
@@ -51,6 +52,7 @@ struct follow {
 	struct child child;
 	pid_t pid; /* of CMD, also when it has ended; 0: there is none */
 	struct trace_stream *stream; /* NULL: nothing is traced */
+	struct records records;
 	bool started, over; /* the trace */
 	uint64_t monotonic; /* its beginning */
 	int signals;
@@ -117,6 +119,7 @@ static int trace_begin(struct follow *follow) {
 		json_append_int(list, command ? follow->child.pid : follow->options->pid);
 		json_add_bool(parameters, "follow", true);
 	}
+	json_add_bool(parameters, "descriptor", true);
 	json_add_bool(parameters, "stacks", follow->script->needs_stacks);
 	if (trace_stream_new(&follow->stream, &order, NULL)) {
 		json_object_put(parameters);
@@ -143,18 +146,19 @@ static void note_beginning(struct follow *follow, const void *bytes, size_t n) {
 
 static int trace_reply(struct follow *follow) {
 	struct varlink_reply reply;
-	unsigned char *bytes;
+	const unsigned char *bytes;
 	size_t n;
 	int r;
 
 	r = ctl_next(&follow->tracer, "Trace", "", &reply);
 	if (r)
 		return r;
-	r = trace_reply_records(reply.parameters, &bytes, &n);
+	r = records_take(&follow->records, &follow->tracer, reply.parameters, "records", &bytes,
+			 &n);
 	if (!r) {
 		note_beginning(follow, bytes, n);
 		r = trace_stream_result(trace_stream_feed(follow->stream, bytes, n));
-		free(bytes);
+		records_done(&follow->records);
 		fflush(follow->evaluator.show.out); /* somebody may watch */
 		trace_reply_tell_missing(reply.parameters);
 	}
@@ -435,6 +439,7 @@ static void close_all(struct follow *follow) {
 	varlink_interface_free(follow->tracer.interface);
 	json_object_put(follow->tracer.unanswered);
 	follow->stream = trace_stream_free(follow->stream);
+	records_deinit(&follow->records);
 	evaluator_deinit(&follow->evaluator);
 }
 

@@ -260,7 +260,7 @@ static int status(struct varlink_call *call, json_object *parameters, void *user
 			  "1700000000000000,\"verify\":\"on\","
 			  "\"compiler\":\"nvJitLink "
 			  "13.0\",\"attachments\":1,\"maps\":2,\"counters\":{\"images\":3,\"images_"
-			  "replaced\":2,"
+			  "made\":2,"
 			  "\"images_own\":1,\"images_cached\":0,\"worker_crashes\":0,\"worker_"
 			  "timeouts\":0,\"processes\":1},"
 			  "\"statistics\":[{\"group\":\"daemon\",\"name\":\"memory\",\"kind\":"

@@ -85,8 +85,6 @@ int trace_target_close(struct trace_target *target, bool complete, bool *hung_up
  */
 /* What the stream of records said. */
 int trace_stream_result(int r);
-/* The records of a reply, from malloc(). */
-int trace_reply_records(json_object *reply, unsigned char **bytesp, size_t *np);
 /* What was asked for and is not there, from the beginning on or since now. Returns whether there
  * was something. */
 bool trace_reply_misses(json_object *reply);

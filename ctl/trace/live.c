@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "lib/base/clock.h"
+#include "ctl/base/records.h"
 #include "ctl/rm/driver.h"
 #include "command.h"
 #include "ctl/session/session.h"
@@ -47,6 +48,7 @@ struct live {
 	struct trace_target target;
 	struct trace_sink *sink;
 	struct trace_stream *stream;
+	struct records records;
 	struct trace_watch *watch; /* NULL: none */
 	int signals; /* a descriptor */
 	bool started; /* the first reply has come */
@@ -261,26 +263,24 @@ static void start(struct live *live) {
 }
 
 static int take_reply(struct live *live, json_object *parameters, bool last) {
-	unsigned char *data;
+	const unsigned char *data;
 	size_t n_data;
 	int r;
 
-	r = trace_reply_records(parameters, &data, &n_data);
+	r = records_take(&live->records, live->trace->ctl, parameters, "records", &data, &n_data);
 	if (r)
 		return r;
 	live->replied_at = monotonic_now();
 	/* behind its end there is nothing any more */
 	r = live->started && (last || trace_stream_ends(data, n_data)) ? stop_watch(live) : CTL_OK;
-	if (r) {
-		free(data);
+	if (r)
 		return r;
-	}
 	r = trace_stream_feed(live->stream, data, n_data);
 	if (!live->trace->format && live->target.begun) {
 		fwrite(data, 1, n_data, live->target.file);
 		trace_target_wrote(&live->target);
 	}
-	free(data);
+	records_done(&live->records);
 	tell_missing(live, parameters);
 	if (!live->started)
 		start(live);
@@ -342,6 +342,7 @@ static int run(struct live *live) {
 		json_append_int(pids, live->child.pid);
 		json_add(live->trace->parameters, "pids", pids);
 	}
+	json_add_bool(live->trace->parameters, "descriptor", true);
 	live->began = monotonic_now();
 	live->interval_at = live->began + live->trace->interval;
 	live->told_at = live->began + 1000000000;
@@ -483,6 +484,7 @@ int trace_live(struct trace_command *trace) {
 	tell_end(&live);
 	live.watch = trace_watch_free(live.watch);
 	live.stream = trace_stream_free(live.stream);
+	records_deinit(&live.records);
 	live.sink = trace_sink_free(live.sink);
 	closed = trace_target_close(&live.target, live.complete, &hung_up);
 	signal(SIGPIPE, SIG_DFL);

@@ -26,12 +26,6 @@ int trace_stream_result(int r) {
 	}
 }
 
-int trace_reply_records(json_object *reply, unsigned char **bytesp, size_t *np) {
-	*bytesp = ctl_decode(json_member(reply, "records"), np);
-	return *bytesp ? CTL_OK
-		       : ctl_fail(CTL_ERROR, "the daemon sent records that are not base64");
-}
-
 bool trace_reply_misses(json_object *reply) {
 	return json_length_of(json_member(reply, "missing")) > 0;
 }

@@ -193,7 +193,7 @@ static void test_direct(void **state) {
 	const char *patch = result.programs[0].patch, *guard = strstr(patch, "setp");
 
 	assert_int_equal(loads(patch, 8), 1);
-	assert_true(guard && guard < strstr(patch, "ld.global.u32"));
+	assert_true(guard && guard < strstr(patch, "ld.relaxed.cta.global.b32"));
 	translate_result_deinit(&result);
 }
 

@@ -414,7 +414,7 @@ static void test_direct(void **state) {
 	};
 	struct translate_result result = translated(insns, COUNT(insns), &array8, 1);
 
-	assert_int_equal(occurrences(result.programs[0].ptx, "ld.global.u32"), 1);
+	assert_int_equal(occurrences(result.programs[0].ptx, "ld.volatile.global.b32"), 1);
 	assert_non_null(strstr(result.programs[0].ptx, "setp"));
 	assert_int_equal(result.maps[0].layout.merge, MAP_MERGE_NONE);
 	translate_result_deinit(&result);
@@ -562,10 +562,10 @@ static void test_constants(void **state) {
 	assert_int_equal(result.programs[0].maps, 3); /* nothing runs without it, as before */
 	translate_result_deinit(&result);
 	result = translated(beyond, COUNT(beyond), maps, 1);
-	assert_true(occurrences(result.programs[0].ptx, "ld.global") > 0);
+	assert_true(occurrences(result.programs[0].ptx, "ld.volatile.global") > 0);
 	translate_result_deinit(&result);
 	result = translated(reads, COUNT(reads), maps, 1);
-	assert_int_equal(occurrences(result.programs[0].ptx, "ld.global"), 0);
+	assert_int_equal(occurrences(result.programs[0].ptx, "global.b"), 0);
 	assert_non_null(strstr(result.programs[0].ptx, " 24"));
 	translate_result_deinit(&result);
 
@@ -669,6 +669,140 @@ static void test_map_or_value(void **state) {
 	struct translate_result result = translated(insns, COUNT(insns), &array8, 1);
 
 	assert_int_equal(result.maps[0].layout.merge, MAP_MERGE_NONE);
+	translate_result_deinit(&result);
+}
+
+/* A value that is an index once it was compared: it is read once, whoever writes it meanwhile. */
+static void test_values_are_read_once(void **state) {
+	static const struct bpf_insn insns[] = {
+		LOOKUP(0, 0, 8),
+		LOAD(BPF_DW, 1, 0, 0),
+		INSN(BPF_JMP | BPF_JGT | BPF_K, 1, 0, 6, 8),
+		ADDR(0, 1),
+		LOAD(BPF_B, 2, 0, 8),
+		LOAD(BPF_W, 3, 0, 8), /* at an address that need not be aligned */
+		ADDR(2, 3),
+		MOVR(0, 2),
+		EXIT,
+		END,
+	};
+	static const uint32_t types[] = { BPF_MAP_TYPE_ARRAY, BPF_MAP_TYPE_PERCPU_ARRAY, 1502, 1513,
+					  BPF_MAP_TYPE_HASH };
+
+	for (size_t i = 0; i < COUNT(types); i++) {
+		struct translate_map map = { "m", types[i], 4, 24, 1, "__gpuprobe_o1_m0" };
+		struct translate_program program = { .name = "p",
+						     .symbol = "p",
+						     .insns = insns,
+						     .n_insns = COUNT(insns),
+						     .patch = true };
+		struct translate_result result;
+		char *error = NULL;
+
+		if (translate_object(&program, 1, &map, 1, &result, &error))
+			fail_msg("%s", error);
+		/* the only weak loads look at slots of a hash */
+		assert_null(strstr(result.programs[0].ptx, "ld.global.u"));
+		assert_null(strstr(result.programs[0].ptx, "ld.global.b"));
+		assert_null(strstr(result.programs[0].patch, "ld.global.u"));
+		if (types[i] == BPF_MAP_TYPE_HASH)
+			assert_non_null(strstr(result.programs[0].ptx, "ld.volatile.global.u64"));
+		else
+			assert_non_null(strstr(result.programs[0].ptx, "ld.volatile.global.b64"));
+		if (types[i] != BPF_MAP_TYPE_HASH)
+			assert_non_null(strstr(result.programs[0].patch, "ld.relaxed.cta.global"));
+		translate_result_deinit(&result);
+	}
+}
+
+/* Frames that are not on the stack at once share their memory, as the kernel's verifier has it. */
+static void test_stacks_share(void **state) {
+	enum {
+		CALLS = 20
+	};
+	struct bpf_insn insns[2 * CALLS + 32];
+	struct translate_result result;
+	size_t n = 0;
+
+	insns[n++] = MOV(7, 0);
+	for (int i = 0; i < CALLS; i++, n += 2) {
+		insns[n] = INSN(BPF_JMP | BPF_CALL, 0, INSN_CALL_BPF, 0, 2 * (CALLS - i) - 1 + 2);
+		insns[n + 1] = ADDR(7, 0);
+	}
+	insns[n++] = MOVR(0, 7);
+	insns[n++] = EXIT;
+	for (int i = 0; i < 2; i++) { /* stores and loads at places that are not known */
+		insns[n++] = CALL(7);
+		insns[n++] = INSN(BPF_ALU64 | BPF_AND | BPF_K, 0, 0, 0, 0xf8);
+		insns[n++] = MOVR(2, 10);
+		insns[n++] = ADD(2, -256);
+		insns[n++] = ADDR(2, 0);
+		insns[n++] = i ? LOAD(BPF_DW, 0, 2, 0) : STORE(BPF_DW, 2, 0, 0);
+	}
+	insns[n++] = EXIT;
+	result = translated(insns, n, NULL, 0);
+	assert_int_equal(result.programs[0].local_bytes, 512);
+	translate_result_deinit(&result);
+}
+
+/* A program with `n` records of the largest size, written at places that are not known. */
+static size_t reserve_records(struct bpf_insn *insns, unsigned records) {
+	static const struct bpf_insn one[] = {
+		MAP(1, 0),
+		MOV(2, 4096),
+		MOV(3, 0),
+		CALL(131),
+		JEQ0(0, 9),
+		MOVR(6, 0),
+		CALL(7),
+		INSN(BPF_ALU64 | BPF_AND | BPF_K, 0, 0, 0, 0xff8),
+		MOVR(1, 6),
+		ADDR(1, 0),
+		STORE(BPF_DW, 1, 0, 0),
+		MOVR(1, 6),
+		MOV(2, 0),
+		CALL(132),
+	};
+	static const struct bpf_insn end[] = { END };
+
+	for (unsigned i = 0; i < records; i++)
+		memcpy(insns + i * COUNT(one), one, sizeof(one));
+	memcpy(insns + records * COUNT(one), end, sizeof(end));
+	return records * COUNT(one) + COUNT(end);
+}
+
+/* Drivers take local memory for all threads that a device holds: it has a bound. */
+static void test_local_memory(void **state) {
+	struct translate_map map = { "ring", BPF_MAP_TYPE_RINGBUF, 0, 0, 65536, "m0" };
+	struct bpf_insn insns[64];
+	struct translate_program program = { .name = "p", .symbol = "p", .insns = insns };
+	struct translate_result result;
+	char *error = NULL;
+
+	program.n_insns = reserve_records(insns, 2);
+	assert_int_equal(translate_object(&program, 1, &map, 1, &result, &error), 0);
+	assert_int_equal(result.programs[0].local_bytes, 8192);
+	translate_result_deinit(&result);
+	program.n_insns = reserve_records(insns, 3);
+	assert_int_equal(translate_object(&program, 1, &map, 1, &result, &error),
+			 TRANSLATE_E_PROGRAM);
+	assert_string_equal(error,
+			    "program p: needs 12288 bytes of local memory a thread, 8192 are "
+			    "allowed: reserve fewer or smaller records, or have smaller arrays on "
+			    "the stack");
+	free(error);
+}
+
+/*
+ * A text of which a byte was never written is some text. LLVM may not take it for one that cannot
+ * be, and leave the call away with what follows.
+ */
+static void test_text_never_written(void **state) {
+	static const struct bpf_insn insns[] = { MOVR(1, 10), ADD(1, -8), MOV(2, 1), CALL(6), END };
+	const struct translate_map map = { "log", 1527, 0, 0, 64, "m0", .log = true };
+	struct translate_result result = translated(insns, COUNT(insns), &map, 1);
+
+	assert_non_null(strstr(result.programs[0].ptx, "st.release.sys.global"));
 	translate_result_deinit(&result);
 }
 
@@ -882,6 +1016,10 @@ int main(void) {
 		cmocka_unit_test(test_unknown_helper),
 		cmocka_unit_test(test_map_is_not_memory),
 		cmocka_unit_test(test_map_or_value),
+		cmocka_unit_test(test_values_are_read_once),
+		cmocka_unit_test(test_stacks_share),
+		cmocka_unit_test(test_local_memory),
+		cmocka_unit_test(test_text_never_written),
 		cmocka_unit_test(test_kinds),
 		cmocka_unit_test(test_process),
 		cmocka_unit_test(test_latest),

@@ -250,7 +250,7 @@ static int emit_form(struct translation *t, size_t i, bool patch, const struct c
 	if (!r)
 		r = set_error(t,
 			      emit_program(codegen.module, &unit->analysis, t->programs + i,
-					   t->result.maps, patch, &function),
+					   t->result.maps, target, patch, &function),
 			      fault.text);
 	if (!r)
 		r = codegen_emit(&codegen, function, text, t->error);
@@ -288,6 +288,25 @@ static int emit_patch(struct translation *t, size_t i, const struct codegen_part
 	return r;
 }
 
+/*
+ * A driver sets local memory aside for as many threads as the device can hold (270,336 on an H100),
+ * and takes it from what the application has.
+ */
+static int check_local(struct translation *t, size_t i) {
+	struct fault fault = { .program = t->programs[i].name };
+	uint64_t bytes = t->result.programs[i].local_bytes;
+
+	if (bytes <= TRANSLATE_LOCAL_MAX)
+		return 0;
+	return set_error(t,
+			 fault_whole(&fault,
+				     "needs %llu bytes of local memory a thread, %d are allowed: "
+				     "reserve fewer or smaller records, or have smaller arrays on "
+				     "the stack",
+				     (unsigned long long)bytes, TRANSLATE_LOCAL_MAX),
+			 fault.text);
+}
+
 static int emit(struct translation *t, size_t i) {
 	struct translate_program_result *result = t->result.programs + i;
 	struct codegen_parts needs = find_needs(t, t->programs + i, &t->units[i].analysis, result);
@@ -298,8 +317,7 @@ static int emit(struct translation *t, size_t i) {
 	if (!r) {
 		result->local_bytes = local_bytes(text);
 		result->ptx = cut_ptx(text, &result->size);
-		if (!result->ptx)
-			r = -ENOMEM;
+		r = result->ptx ? check_local(t, i) : -ENOMEM;
 	}
 	free(text);
 	return r || !t->programs[i].patch ? r : emit_patch(t, i, &needs);

@@ -31,6 +31,8 @@ enum {
 #define TRANSLATE_THREAD TRANSLATE_MAPS_MAX
 #define TRANSLATE_INSNS_MAX 32768 /* of one program, after its subprograms are inlined */
 
+#define TRANSLATE_LOCAL_MAX 8192 /* bytes of local memory a thread: two of the largest records */
+
 #define TRANSLATE_CONTEXT_FIELDS 21 /* of 8 bytes: 168 in all, see gpuprobe.bpf.h */
 
 /* The least PTX ISA and target that a module needs to hold a translated program. */

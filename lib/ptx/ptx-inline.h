@@ -32,6 +32,14 @@ enum {
 	"\tor.b32 %gpuprobe_lanes, %gpuprobe_lanes, %gpuprobe_lane;\n"
 #define PTX_LANES_END "\tbar.warp.sync %gpuprobe_lanes;\n"
 
+/*
+ * A load of a map's value that is done once, in programs for sm_52 to sm_62: all targets have it.
+ * With .b64 and the like, which LLVM does not print. From sm_70 on there is one that the L1 cache
+ * serves.
+ */
+#define PTX_LOAD_VOLATILE "ld.volatile.global"
+#define PTX_LOAD_RELAXED "ld.relaxed.cta.global"
+
 /* Whether a function of the module has a loop, or may have one. */
 bool ptx_inline_has_loop(const struct ptx_module *module);
 

@@ -525,7 +525,7 @@ static bool replace_twin(struct original *one, const struct original *as, struct
 	result = give(kind, load, &handle);
 	gate_open();
 	if (result) {
-		load_refused(load, result, 0);
+		load_refused(load, result);
 		return true;
 	}
 	load_commit(load, kind, handle);
@@ -619,7 +619,7 @@ static bool obey(struct original *one, const struct original *as) {
 	if (!load && can_load(twin_kind(as)))
 		load = load_twin(&found, &as->image, as->awaited, &answer);
 	if (load && is_same(as->twin, load)) {
-		load_refused(load, 0, 1);
+		load_unused(load);
 		keep_twin(one, as);
 		return true;
 	}
@@ -631,7 +631,7 @@ static bool obey(struct original *one, const struct original *as) {
 	}
 	if (answer == LOAD_ANSWER_OWN)
 		drop(one);
-	else if (answer == LOAD_ANSWER_BARE)
+	else if (answer == LOAD_ANSWER_REMOVE)
 		hide_twin(one); /* it goes when the next one is there */
 	return answer == LOAD_ANSWER_OWN;
 }
@@ -675,7 +675,7 @@ static void make(struct original *one) {
 static void drop_ready(struct original *one) {
 	if (!one->ready)
 		return;
-	load_refused(one->ready, 0, 1);
+	load_unused(one->ready);
 	one->ready = NULL;
 	pthread_mutex_lock(&lock);
 	one->has_ready = false;

@@ -139,7 +139,7 @@ class User:
         """Loads a module as a CUDA process does: whether it got another image, and why."""
         self.shim = Shim(DIRECTORY, timeout=60)  # closes the last one
         new, _, reason, _ = self.shim.image(PTX)
-        return None, {"replaced": new is not None, "reason": reason}
+        return None, {"made": new is not None, "reason": reason}
 
     def ask(self, what, **parameters):
         pickle.dump((what, parameters), self.calls)
@@ -178,8 +178,8 @@ class World:
         self.ids = {name: reply["attachments"][0] for name, reply in attached.items()}
         self.counter = str(attached["counter"]["maps"][0]["id"])
         owner.get("ExportMap", map=self.counter, name="gpuprobe_map_test_counter")
-        replaced = application.ask("load")[1]
-        check(replaced["replaced"], replaced)
+        made = application.ask("load")[1]
+        check(made["made"], made)
 
 
 def allowed(answer):
@@ -408,10 +408,10 @@ def test_own_processes():
         owner, application, other, dropped = (USERS[name] for name in ("owner", "application", "other", "dropped"))
         attached = owner.get("Attach", object=OBJECTS["counter"])["attachments"][0]
         equal(attached["filter"], {"uid": OWNER})
-        check(application.ask("load")[1]["replaced"], "the owner's process")
+        check(application.ask("load")[1]["made"], "the owner's process")
         for user in other, dropped:
             answer = user.ask("load")[1]
-            equal((answer["replaced"], answer["reason"]), (False, "no attachment means this process"), f"uid {user.uid}")
+            equal((answer["made"], answer["reason"]), (False, "no attachment means this process"), f"uid {user.uid}")
         for name in "other", "member":
             equal(USERS[name].call("Detach", id=attached["id"])[0], "NotFound")
         error, reply = owner.call("Attach", object=OBJECTS["counter"], filter={"uid": OTHER})
@@ -425,7 +425,7 @@ def test_own_processes():
         )
         # a member's means everybody
         mine = USERS["member"].get("Attach", object=OBJECTS["counter"])["attachments"][0]["id"]
-        check(other.ask("load")[1]["replaced"] and dropped.ask("load")[1]["replaced"], "a member's attachment")
+        check(other.ask("load")[1]["made"] and dropped.ask("load")[1]["made"], "a member's attachment")
         USERS["member"].get("Detach", id=mine)
 
 

@@ -520,8 +520,13 @@ static inline long erase(const struct hash *h, const u64 *key) {
 void gpuprobe_hash_pad(u64 *to, const unsigned char *from, u32 size);
 void gpuprobe_hash_pad(u64 *to, const unsigned char *from, u32 size) {
 	to[(size - 1) / 8] = 0;
-	for (u32 i = 0; i < size; i++)
-		((unsigned char *)to)[i] = from[i];
+	for (u32 i = 0; i < size; i++) {
+		u32 byte = from[i];
+
+		/* one that the program never wrote is something, and the same each time */
+		__asm__("" : "+r"(byte));
+		((unsigned char *)to)[i] = (unsigned char)byte;
+	}
 }
 
 u64 gpuprobe_hash_lookup(HASH_PARAMETERS, _Bool *found);

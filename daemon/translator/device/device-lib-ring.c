@@ -312,15 +312,29 @@ struct text {
 	uint64_t words[LOG_ARGS_MAX + (LOG_FORMAT_MAX + 8) / 8];
 };
 
+/*
+ * A byte of a program's text. It may be one that the program never wrote, of which LLVM may assume
+ * whatever it likes, and something else each time: not once it went through this.
+ */
+static inline u32 text_byte(const char *text, u32 n) {
+	u32 byte = (unsigned char)text[n];
+
+	__asm__("" : "+r"(byte));
+	return byte;
+}
+
 /* The length of a text of at most `max` bytes, and how many arguments it has as a format. */
 static inline u32 text_scan(const char *text, u32 max, u32 *conversions) {
-	u32 n = 0;
+	u32 n = 0, byte;
 
 	*conversions = 0;
-	for (; n < max && text[n]; n++) {
-		if (text[n] != '%')
+	for (; n < max; n++) {
+		byte = text_byte(text, n);
+		if (!byte)
+			break;
+		if (byte != '%')
 			continue;
-		if (n + 1 < max && text[n + 1] == '%')
+		if (n + 1 < max && text_byte(text, n + 1) == '%')
 			n++;
 		else
 			++*conversions;

@@ -32,6 +32,7 @@ static void emit_round(struct emitter *e, const struct flow_block *block, LLVMVa
 		       LLVMValueRef round) {
 	uint32_t callee = e->flow->blocks[block->successors[0]].frame;
 	uint32_t caller = e->flow->frames[callee].parent;
+	LLVMBasicBlockRef enter = emit_new_block(e, "round");
 
 	for (unsigned i = 0; i < 10; i++) {
 		LLVMValueRef value = emit_const(e, 0);
@@ -42,8 +43,10 @@ static void emit_round(struct emitter *e, const struct flow_block *block, LLVMVa
 			value = LLVMBuildLoad2(e->builder, e->i64, e->registers[caller][3], "");
 		LLVMBuildStore(e->builder, value, e->registers[callee][i]);
 	}
-	LLVMBuildCondBr(e->builder, again, e->blocks[block->successors[0]],
-			e->blocks[block->successors[1]]);
+	LLVMBuildCondBr(e->builder, again, enter, e->blocks[block->successors[1]]);
+	LLVMPositionBuilderAtEnd(e->builder, enter);
+	emit_stack_used(e, callee, true);
+	LLVMBuildBr(e->builder, e->blocks[block->successors[0]]);
 }
 
 /* bpf_loop(rounds, callback, context, flags) */
@@ -79,6 +82,7 @@ void emit_loop_next(struct emitter *e, const struct flow_block *block) {
 	more = LLVMBuildICmp(e->builder, LLVMIntULT, round,
 			     LLVMBuildLoad2(e->builder, e->i64, loop->rounds, ""), "");
 	again = LLVMBuildICmp(e->builder, LLVMIntEQ, emit_get(e, 0), emit_const(e, 0), "");
+	emit_stack_used(e, block->frame, false);
 	emit_round(e, block, LLVMBuildAnd(e->builder, again, more, ""), round);
 }
 

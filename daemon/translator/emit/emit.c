@@ -20,9 +20,11 @@
 #include <string.h>
 
 #include "emitter.h"
+#include "lib/ptx/ptx-inline.h"
 #include "rmw.h"
 
 #define SPACE_GLOBAL 1 /* of NVPTX */
+#define ARGUMENT_IS_READ 1 /* of LLVM's attribute `memory`: nothing else is touched */
 
 static LLVMValueRef register_pointer(struct emitter *e, uint32_t frame, unsigned reg) {
 	return e->registers[frame][reg];
@@ -152,15 +154,68 @@ struct emit_address emit_address(struct emitter *e, unsigned reg, int64_t offset
 	return address;
 }
 
+/*
+ * A load of an aligned part of a map's value. Another thread may write it meanwhile, and the
+ * verifier's proof is about a number that is read once: a number that is an index must be the one
+ * that was compared with the bound. A weak load may be done again (the PTX memory model calls that
+ * a race, whose result is anything). A strong one is done once. Of the block's scope the L1 cache
+ * serves it; only volatile has any target, and passes/probe-program.c makes the other of it.
+ */
+static LLVMValueRef load_once(struct emitter *e, LLVMValueRef pointer, unsigned bytes) {
+	static const char *const names[] = { "nounwind", "willreturn", "memory" };
+	const char *constraint = bytes < 4 ? "=h,l" : bytes == 4 ? "=r,l" : "=l,l";
+	LLVMTypeRef address = e->global_pointer, held = bytes == 1 ? e->i16 : emit_int(e, bytes);
+	LLVMTypeRef type = LLVMFunctionType(held, &address, 1, false);
+	LLVMValueRef load;
+	char text[64];
+
+	snprintf(text, sizeof(text), "%s.b%u $0, [$1];",
+		 e->target < TRANSLATE_TARGET_ORDERED ? PTX_LOAD_VOLATILE : PTX_LOAD_RELAXED,
+		 8 * bytes);
+	/* an effect: so that the code generator keeps it in order with stores */
+	load = LLVMGetInlineAsm(type, text, strlen(text), constraint, strlen(constraint), true,
+				false, LLVMInlineAsmDialectATT, false);
+	load = LLVMBuildCall2(e->builder, type, load, &pointer, 1, "");
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		unsigned kind = LLVMGetEnumAttributeKindForName(names[i], strlen(names[i]));
+
+		LLVMAddCallSiteAttribute(load, LLVMAttributeFunctionIndex,
+					 LLVMCreateEnumAttribute(e->context, kind,
+								 i == 2 ? ARGUMENT_IS_READ : 0));
+	}
+	return bytes == 1 ? LLVMBuildTrunc(e->builder, load, e->i8, "") : load;
+}
+
+/* The same at an address of which less is known, in pieces. */
+static LLVMValueRef load_pieces(struct emitter *e, const struct emit_address *address,
+				unsigned bytes) {
+	unsigned piece = address->align < bytes ? address->align : bytes;
+	LLVMTypeRef type = emit_int(e, bytes);
+	LLVMValueRef value = NULL, part;
+
+	for (unsigned at = 0; at < bytes; at += piece) {
+		LLVMValueRef index = emit_const(e, at);
+
+		part = LLVMBuildGEP2(e->builder, e->i8, address->pointer, &index, 1, "");
+		part = LLVMBuildZExt(e->builder, load_once(e, part, piece), type, "");
+		part = LLVMBuildShl(e->builder, part, LLVMConstInt(type, 8 * at, false), "");
+		value = value ? LLVMBuildOr(e->builder, value, part, "") : part;
+	}
+	return value;
+}
+
 LLVMValueRef emit_load(struct emitter *e, const struct emit_address *address, unsigned bytes) {
+	bool own = address->kind == VALUE_STACK || address->kind == VALUE_RECORD;
 	LLVMValueRef value;
 
 	if (address->place)
 		return emit_thread_load(e, address, bytes);
+	if (address->kind == VALUE_MAP_VALUE && !address->fresh)
+		return load_pieces(e, address, bytes);
 	value = LLVMBuildLoad2(e->builder, emit_int(e, bytes), address->pointer, "");
 	LLVMSetAlignment(value, address->align < bytes ? address->align : bytes);
-	LLVMSetVolatile(value, address->fresh);
-	return address->kind == VALUE_MAP_VALUE ? value : LLVMBuildFreeze(e->builder, value, "");
+	LLVMSetVolatile(value, !own);
+	return address->fresh ? value : LLVMBuildFreeze(e->builder, value, "");
 }
 
 void emit_store(struct emitter *e, const struct emit_address *address, unsigned bytes,
@@ -241,8 +296,24 @@ static void emit_ld_imm64(struct emitter *e, const struct bpf_insn *insn) {
 	emit_set(e, insn->dst_reg, value);
 }
 
+/*
+ * The memory of a frame's stack is in use from here on, or no longer. Frames that are not on the
+ * stack at once share theirs then: a thread takes memory for the deepest call, as the kernel's
+ * verifier counts it, not for each call.
+ */
+void emit_stack_used(struct emitter *e, uint32_t frame, bool used) {
+	const char *name = used ? "llvm.lifetime.start" : "llvm.lifetime.end";
+	unsigned id = LLVMLookupIntrinsicID(name, strlen(name));
+	LLVMTypeRef type = e->generic_pointer;
+	LLVMValueRef args[2] = { emit_const(e, INSN_STACK_SIZE), e->stacks[frame] };
+
+	LLVMBuildCall2(e->builder, LLVMIntrinsicGetType(e->context, id, &type, 1),
+		       LLVMGetIntrinsicDeclaration(e->module, id, &type, 1), args, 2, "");
+}
+
 /* Arguments of a call move into the callee's registers; the others begin at 0. */
 static void emit_enter(struct emitter *e, uint32_t callee) {
+	emit_stack_used(e, callee, true);
 	for (unsigned i = 0; i < 10; i++) {
 		LLVMValueRef value = i >= 1 && i <= 5 ? emit_get(e, i) : emit_const(e, 0);
 
@@ -271,6 +342,7 @@ static void emit_leave(struct emitter *e, const struct flow_block *block,
 			return;
 		}
 		LLVMBuildStore(e->builder, emit_get(e, 0), register_pointer(e, frame->parent, 0));
+		emit_stack_used(e, block->frame, false);
 	} else if (insn_is_bpf_call(last)) {
 		emit_enter(e, e->flow->blocks[to].frame);
 	} else if (way == 0) {
@@ -493,13 +565,15 @@ static int emit_body(struct emitter *e) {
 
 int emit_program(LLVMModuleRef module, struct analysis *analysis,
 		 const struct translate_program *program,
-		 const struct translate_map_result *layouts, bool patch, LLVMValueRef *function) {
+		 const struct translate_map_result *layouts, unsigned target, bool patch,
+		 LLVMValueRef *function) {
 	struct emitter e = {
 		.analysis = analysis,
 		.program = program,
 		.flow = analysis->flow,
 		.maps = analysis->maps,
 		.layouts = layouts,
+		.target = target,
 		.patch = patch,
 		.module = module,
 		.context = LLVMGetModuleContext(module),

@@ -53,6 +53,7 @@ struct emitter {
 	LLVMBasicBlockRef disarmed; /* returns 0 */
 	uint16_t *live_out; /* see rmw.h */
 	struct emit_map map[TRANSLATE_MAPS_MAX];
+	unsigned target; /* the least architecture that it runs on: 70 is sm_70 */
 	bool patch; /* the slots are in memory that a parameter points to */
 	LLVMValueRef slots; /* that parameter */
 	LLVMValueRef process; /* the process slot, of a patch what is in it; NULL: not used */
@@ -100,6 +101,7 @@ LLVMValueRef emit_call(struct emitter *e, const char *function, LLVMValueRef *ar
 LLVMValueRef emit_zext(struct emitter *e, LLVMValueRef value);
 LLVMValueRef emit_found(struct emitter *e, uint32_t site);
 LLVMBasicBlockRef emit_new_block(struct emitter *e, const char *name);
+void emit_stack_used(struct emitter *e, uint32_t frame, bool used);
 
 /* emit-alu.c */
 void emit_alu(struct emitter *e, const struct bpf_insn *insn);

@@ -3,18 +3,17 @@
 /*
  * Handles the job `image` of the image worker (job.md).
  *
- * The job `image`.
- *
  * First, which kernels would run on this device: those of the machine code that the driver would
  * take, else those of the PTX that it would compile (image-select.c). Then, which attachments mean
  * which of them (image-target.c); device functions are looked for in the PTX, as machine code does
  * not name them. Only if some do, the PTX that stands for that code is parsed, checked to have all
- * its kernels, edited (image-edit.c), compiled and put into a new image (image-build.c).
+ * its kernels, edited (image-edit.c), cut down to those that are meant (image-twin.c), compiled and
+ * put into the image of a twin (image-build.c).
  *
  * Where passes of the user take part, this is done in stages, each a job of its own that starts
  * from the image; what comes from such a pass is believed as little as the image (image-check.c).
  *
- * Whatever is not an error but does not lead to a new image is `own` with a reason of one line:
+ * Whatever is not an error but does not lead to a twin is `own` with a reason of one line:
  * operators read it.
  */
 
@@ -62,7 +61,7 @@ struct job {
 	uint64_t code_size;
 	struct cubin cubin;
 	struct source original;
-	struct source loaded; /* as the driver compiles it, if `original` was changed for a twin */
+	struct source loaded; /* as the driver compiles it, if `original` was changed */
 	struct source foreign; /* that a pass of the user made of it */
 	/* What would run. */
 	char **names; /* owned, of all kernels */
@@ -150,10 +149,6 @@ static void source_deinit(struct source *source) {
 	free(source->text);
 }
 
-static bool is_twin(const struct job *job) {
-	return job->request.flags & WIRE_IMAGE_FLAG_TWIN;
-}
-
 /* Parses the PTX of the image. */
 static int read_ptx(struct job *job) {
 	char reason[IMAGE_TWIN_REASON_MAX];
@@ -161,12 +156,10 @@ static int read_ptx(struct job *job) {
 	struct ptx_error error = {};
 	int r;
 
-	if (is_twin(job)) {
-		r = image_twin_constants(&changed.text, &changed.length, job->original.text,
-					 job->original.length, reason);
-		if (r)
-			return r < 0 ? r : reply_own(job, IMAGE_TWIN_NONE "%s", reason);
-	}
+	r = image_twin_constants(&changed.text, &changed.length, job->original.text,
+				 job->original.length, reason);
+	if (r)
+		return r < 0 ? r : reply_own(job, IMAGE_TWIN_NONE "%s", reason);
 	if (changed.text) {
 		job->loaded = job->original;
 		job->original = changed;
@@ -313,9 +306,8 @@ static int deliver_machine(struct job *job, const struct image_built *result) {
 	if (r)
 		return r;
 	json_add_int(job->reply, "compile_us", result->compile_us);
-	json_add_string(job->reply, "format", "cubin");
 	json_add_string(job->reply, JOB_KEY_TWIN, job_twins[JOB_TWINS_MACHINE_CODE]);
-	return reply(job, JOB_REPLACED);
+	return reply(job, JOB_MADE);
 }
 
 /*
@@ -361,7 +353,7 @@ static int try_machine(struct job *job, bool all, char reason[IMAGE_MACHINE_REAS
 
 /* May the twin be made from machine code where the PTX cannot be used? */
 static bool takes_machine_code(const struct job *job) {
-	if (!is_twin(job) || job->request.stage != JOB_STAGE_ALL)
+	if (job->request.stage != JOB_STAGE_ALL)
 		return false;
 	switch (job->request.twins) {
 	case JOB_TWINS_PTX:
@@ -608,7 +600,7 @@ static int finish_twin(struct job *job, const struct source *edited, struct imag
 	return r > 0 ? reply_own(job, IMAGE_TWIN_NONE "%s", reason) : r;
 }
 
-/* A twin's text without probes, as the driver would compile it where there is no machine code.
+/* The twin's text without probes, as the driver would compile it where there is no machine code.
  * NULL: how many registers the original has is known, or stays unknown. */
 static int read_unedited(struct job *job, struct source *unedited,
 			 const struct ptx_module **module) {
@@ -618,7 +610,7 @@ static int read_unedited(struct job *job, struct source *unedited,
 	int r = 0;
 
 	*module = NULL;
-	if (!is_twin(job) || job->code)
+	if (job->code)
 		return 0;
 	if (!loaded->parsed)
 		r = parse(loaded, &error);
@@ -632,11 +624,9 @@ static int read_unedited(struct job *job, struct source *unedited,
 	return r < 0 ? r : 0;
 }
 
-/* Compiles, makes the new image, replies. */
+/* Compiles, makes the twin's image, replies. */
 static int build_from(struct job *job, const struct source *edited, struct compiler *compiler) {
 	struct image_source source = {
-		.fatbin = job->request.kind == WIRE_IMAGE_FATBIN && !is_twin(job) ? &job->fatbin
-										  : NULL,
 		.entry = job->entry,
 		.module = &edited->module,
 		.code = job->code_bytes,
@@ -653,10 +643,6 @@ static int build_from(struct job *job, const struct source *edited, struct compi
 		source_deinit(&unedited);
 		return r;
 	}
-	/* With options of the application only the driver can compile; machine code it would take
-	 * as it is. */
-	if ((job->request.flags & WIRE_IMAGE_FLAG_OPTIONS) && !job->code && !is_twin(job))
-		compiler = NULL;
 	if (compiler && job->request.one_thread)
 		threads = compiler_use_threads(compiler, 1);
 	r = image_build(&result, &source, compiler);
@@ -669,7 +655,7 @@ static int build_from(struct job *job, const struct source *edited, struct compi
 					      compiler_name(compiler), job->request.capability,
 					      (int)strcspn(result.log ?: "", "\n"),
 					      result.log ?: ""));
-	if (!r && is_twin(job))
+	if (!r)
 		r = finish_twin(job, edited, &result);
 	if (!r)
 		r = deliver(job, job->request.text_output, JOB_KEY_TEXT_SIZE,
@@ -679,23 +665,19 @@ static int build_from(struct job *job, const struct source *edited, struct compi
 		r = deliver(job, job->request.output, JOB_KEY_SIZE, result.data, result.size);
 	if (!r) {
 		json_add_int(job->reply, "compile_us", result.compile_us);
-		json_add_string(job->reply, "format", result.machine_code ? "cubin" : "ptx");
-		if (is_twin(job))
-			json_add_string(job->reply, JOB_KEY_TWIN, job_twins[JOB_TWINS_PTX]);
+		json_add_string(job->reply, JOB_KEY_TWIN, job_twins[JOB_TWINS_PTX]);
 	}
 	image_built_deinit(&result);
 	return r;
 }
 
-/* The same; of a twin only what is meant is compiled. */
+/* The same of what is meant alone. */
 static int build(struct job *job, const struct source *edited, struct compiler *compiler) {
 	char reason[IMAGE_TWIN_REASON_MAX];
 	struct source cut = {};
 	struct ptx_error error = {};
 	int r;
 
-	if (!is_twin(job))
-		return build_from(job, edited, compiler);
 	r = image_twin_cut(&edited->module, &job->original.module, &job->targets, &cut.text,
 			   &cut.length, reason);
 	if (r)
@@ -736,24 +718,22 @@ static int stage_all(struct job *job, struct compiler *compiler) {
 	if (!r)
 		r = build(job, &edited, compiler);
 	source_deinit(&edited);
-	return r ? r : reply(job, JOB_REPLACED);
+	return r ? r : reply(job, JOB_MADE);
 }
 
-/* A twin is asked for: can there be one? */
+/* Can there be a twin? */
 static int check_twin(struct job *job) {
 	char reason[IMAGE_TWIN_REASON_MAX];
 
-	if (!is_twin(job) || image_twin_possible(&job->original.module, reason))
+	if (image_twin_possible(&job->original.module, reason))
 		return 0;
 	return reply_own(job, IMAGE_TWIN_NONE "%s", reason);
 }
 
-/* Of a twin: what cannot be in it is not meant any more, and replies say so. */
+/* What cannot be in the twin is not meant any more, and replies say so. */
 static int leave_out(struct job *job) {
 	int r;
 
-	if (!is_twin(job))
-		return 0;
 	r = image_twin_leave_out(&job->targets, &job->original.module);
 	if (r || job->targets.n || !job->targets.n_left || image_request_checks(&job->request))
 		return r;
@@ -776,7 +756,7 @@ static int run_stage(struct job *job, struct compiler *compiler) {
 		return stage_edit(job);
 	case JOB_STAGE_BUILD:
 		r = build(job, &job->foreign, compiler);
-		return r ? r : reply(job, JOB_REPLACED);
+		return r ? r : reply(job, JOB_MADE);
 	case JOB_STAGE_ALL:
 		return stage_all(job, compiler);
 	}

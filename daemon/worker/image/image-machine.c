@@ -69,7 +69,9 @@ static bool has_uses(const struct image_target *target) {
 static const char *find_fault(const struct image_target *target) {
 	if (target->device_function)
 		return "probes in device functions need PTX";
-	return has_uses(target) ? NULL : "probes other than at entry and return need PTX";
+	return has_uses(target) ? NULL
+				: "probes other than at entry and return, and those of "
+				  "--engine=ptx, need PTX";
 }
 
 /* Reads a kernel. What it refuses is the target's refusal. */
@@ -273,7 +275,6 @@ static int finish(struct machine *machine, struct image_built *result) {
 	free(cubin);
 	if (!r)
 		r = add_table(machine, result);
-	result->machine_code = true;
 	return r;
 }
 

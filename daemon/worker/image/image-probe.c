@@ -35,7 +35,7 @@
 #define ALIGNMENT_MAX 16
 
 bool image_probe_can(const struct probe_use *use) {
-	return use->point == POINT_ENTRY || use->point == POINT_RETURN;
+	return !use->ptx && (use->point == POINT_ENTRY || use->point == POINT_RETURN);
 }
 
 static enum image_probe_place place_of(const struct probe_use *use) {

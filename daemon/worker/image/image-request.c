@@ -180,6 +180,9 @@ static int read_attachment(struct image_request *request, struct json_object *ob
 		return bad(reply, "an attachment is not as it should be");
 	if (!read_point(&attachment->use, object))
 		return bad(reply, "an attachment's point is none that there is");
+	if (json_has(object, JOB_KEY_PTX) &&
+	    !json_get_bool(object, JOB_KEY_PTX, &attachment->use.ptx))
+		return bad(reply, "an attachment is not as it should be");
 	if (image_request_find_program(request, program, &attachment->use.program))
 		return bad(reply, "an attachment names a program that is not there");
 	request->n_attachments++;
@@ -259,31 +262,26 @@ static int read_words(struct image_request *request, const struct worker_job *jo
 		twins = JOB_WORD(job_twins, json_string_of(job->request, JOB_KEY_TWINS));
 	if (twins < 0)
 		return bad(reply, "twins is none of the ways to make them");
-	if (!json_get_int(job->request, JOB_KEY_FLAGS, 0, UINT32_MAX, &request->flags) ||
-	    !json_get_int(job->request, JOB_KEY_CAPABILITY, 30, 999, &capability))
-		return bad(reply, "flags or capability are missing or out of range");
+	if (!json_get_int(job->request, JOB_KEY_CAPABILITY, 30, 999, &capability))
+		return bad(reply, "capability is missing or out of range");
 	if ((json_has(job->request, JOB_KEY_IMAGE) &&
 	     !json_get_int(job->request, JOB_KEY_IMAGE, 0, INT32_MAX, &image)) ||
 	    (json_has(job->request, JOB_KEY_CALL) &&
 	     !json_get_bool(job->request, JOB_KEY_CALL, &request->options.call)) ||
-	    (json_has(job->request, JOB_KEY_BARE) &&
-	     !json_get_bool(job->request, JOB_KEY_BARE, &request->options.bare)) ||
 	    (json_has(job->request, JOB_KEY_ONE_THREAD) &&
 	     !json_get_bool(job->request, JOB_KEY_ONE_THREAD, &request->one_thread)) ||
 	    (json_has(job->request, JOB_KEY_ISA) &&
 	     !json_get_int(job->request, JOB_KEY_ISA, 10, 999, &isa)) ||
 	    (json_has(job->request, JOB_KEY_TARGET) &&
 	     !json_get_int(job->request, JOB_KEY_TARGET, 10, 999, &target)))
-		return bad(reply, "image, call, bare, one_thread, isa or target are out of range");
+		return bad(reply, "image, call, one_thread, isa or target are out of range");
 	request->kind = (enum wire_image_kind)kind;
 	request->stage = (enum job_stage)stage;
 	request->twins = (enum job_twins)twins;
 	request->capability = (unsigned int)capability;
 	request->options.capability = request->capability;
 	request->options.image = (uint32_t)image;
-	request->options.launch = request->flags & WIRE_IMAGE_FLAG_TWIN;
-	if (request->flags & WIRE_IMAGE_FLAG_TWIN)
-		request->options.bare = false; /* the original is there, in its own module */
+	request->options.launch = true;
 	request->isa = (uint32_t)isa;
 	request->target = (uint32_t)target;
 	return 0;

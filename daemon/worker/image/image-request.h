@@ -24,7 +24,6 @@ struct image_attachment {
 struct image_request {
 	enum wire_image_kind kind;
 	enum job_stage stage;
-	int64_t flags; /* enum wire_image_flags */
 	unsigned int capability; /* 90 */
 	const uint8_t *data; /* the image, mapped */
 	size_t size;

@@ -374,7 +374,7 @@ int image_twin_finish(struct image_built *result, const struct ptx_module *origi
 	bool found = false;
 	int r;
 
-	if (!result->machine_code)
+	if (!result->data)
 		return refuse(reason, "there is no compiler for this device");
 	r = fatbin_parse(&fatbin, result->data, result->size);
 	if (r)

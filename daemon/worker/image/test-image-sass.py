@@ -150,12 +150,12 @@ class Base(unittest.TestCase):
         assert cls.worker.close() == (0, "")
 
     def ask(self, image, program, attachments, **members):
-        how = {"kind": "cubin", "flags": TWIN, "twins": "ptx_first", "program": program.text, "programs": [program.member]} | members
+        how = {"kind": "cubin", "twins": "ptx_first", "program": program.text, "programs": [program.member]} | members
         return self.worker.image(image, attachments=attachments, **how)
 
     def made(self, image, program, attachments, **members):
         reply, out = self.ask(image, program, attachments, **members)
-        self.assertEqual((reply["status"], reply.get("twin")), ("replaced", "machine_code"), reply)
+        self.assertEqual((reply["status"], reply.get("twin")), ("made", "machine_code"), reply)
         return reply, Twin(out)
 
     def own(self, image, program, attachments, reason, **members):
@@ -212,7 +212,7 @@ class Twins(Base):
             self.assertEqual(len(made) + 1, len(rewrite.Elf(cubin).kernels()))
         for options in (["-arch=sm_90", "-G"], ["-arch=sm_90", "-lineinfo"], ["-arch=sm_90", "-O1", "-Xptxas", "-O1"]):
             reply, _ = self.ask(compiled((TOP / "tests/targets/kernels.cu").read_text(), *options), counter, [("*",), ("*", "return")])
-            self.assertEqual(reply["status"], "own" if "-G" in options else "replaced", reply)
+            self.assertEqual(reply["status"], "own" if "-G" in options else "made", reply)
 
     def test_examples(self):
         """Programs with hash maps, rings, per-thread arrays: at entries."""
@@ -312,7 +312,8 @@ class Choice(Base):
         cubin = compiled(VARIABLES, "-arch=sm_90")
         reply = self.own(cubin, counter, [("constants",)], "^no twin can be made: it reads __constant__ variables at 0x.*SASS only")
         self.assertEqual(reply["cause"], "no_ptx")
-        self.own(cubin, counter, [("meant", "memory")], "probes other than at entry and return need PTX")
+        self.own(cubin, counter, [("meant", "memory")], "probes other than at entry and return, .* need PTX")
+        self.own(cubin, counter, [("meant", "entry", {"ptx": True})], "those of --engine=ptx, need PTX")
         self.own(compiled(VARIABLES, "-arch=sm_80"), counter, [("meant",)], "for sm_80, the device is sm_90", twins="machine_code")
         self.own(compiled(VARIABLES, "-arch=sm_80"), counter, [("meant",)], "machine code for sm_80 is not understood", twins="machine_code", capability=80)
         self.own(compiled(VARIABLES, "-arch=sm_80"), counter, [("meant",)], "^no PTX for sm_80 in this image: SASS only$", capability=80)
@@ -342,7 +343,7 @@ class Choice(Base):
                 damaged[generator.randrange(len(damaged))] = generator.randrange(256)
             reply, _ = self.ask(bytes(damaged[: generator.choice([len(damaged), generator.randrange(64, len(damaged))])]), counter, [("*",), ("*", "return")])
             statuses.add(reply["status"])
-        self.assertEqual(statuses, {"replaced", "own", "error"})
+        self.assertEqual(statuses, {"made", "own", "error"})
 
 
 if __name__ == "__main__":
