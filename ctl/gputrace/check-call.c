@@ -76,11 +76,11 @@ static bool linear(struct script *script, struct map *map, struct node *call) {
 	return true;
 }
 
-/* min(), max() and hist() take floats, too; of one map all are, or none is. */
+/* All but lhist() take floats, too; of one map all are, or none is. */
 static bool check_aggregated(struct script *script, struct clause *clause, struct map *map,
 			     struct node *call) {
 	const enum builtin_id id = call->builtin->id;
-	const bool floats = id == BUILTIN_MIN || id == BUILTIN_MAX || id == BUILTIN_HIST;
+	const bool floats = id != BUILTIN_LHIST;
 
 	if (!check_operand(script, clause, call->a))
 		return false;

@@ -118,8 +118,8 @@ enum type check_map_value(struct script *script, const struct node *node) {
 static bool crossed(struct script *script, const struct map *map, struct place writes,
 		    struct place reads, const char *how) {
 	return script_fail(script, reads,
-			   "%s is read %s, but set %s at line %d, column %d: this version has no "
-			   "memory for both; aggregate, and let the host print it",
+			   "%s is read %s, but set %s at line %d, column %d: both can use a map "
+			   "without keys alone; aggregate, and let the host print it",
 			   map->name, how,
 			   strcmp(how, "here on the host") ? "on the host" : "on the GPU",
 			   writes.line, writes.column);
@@ -156,7 +156,10 @@ bool check_map_sides(struct script *script) {
 		    map->host_reads.line)
 			return crossed(script, map, map->gpu_writes, map->host_reads,
 				       "here on the host");
-		if (map->host_writes.line && map->gpu_reads.line)
+		if (map_is_shared(map) && map->value == TYPE_TEXT)
+			return script_fail(script, map->gpu_reads,
+					   "%s is a text, which the GPU cannot read", map->name);
+		if (map_is_shared(map) && map->n_keys)
 			return crossed(script, map, map->host_writes, map->gpu_reads,
 				       "here on the GPU");
 		if (map->kind == MAP_SCALAR && map->gpu_writes.line && map->host_writes.line)

@@ -23,7 +23,8 @@ static bool is_number(struct script *script, const struct node *node, const char
 		return script_fail(
 			script, node->place,
 			"%s takes integers, this is a float: it can be compared, tested by "
-			"isnan() and isinf(), and given to min(), max() and hist()",
+			"isnan() and isinf(), and given to sum() avg() min() max() stats() and "
+			"hist()",
 			what);
 	if (node->type >= TYPE_KERNEL)
 		return script_fail(script, node->place,
@@ -339,9 +340,11 @@ static bool check_assign_value(struct script *script, struct clause *clause, str
 	if (!check_operand(script, clause, value))
 		return false;
 	if (target->kind == NODE_MAP && value->type == TYPE_FLOAT)
-		return script_fail(script, value->place,
-				   "a map keeps floats by min(), max() and hist(): %s = max(...)",
-				   target->text);
+		return script_fail(
+			script, value->place,
+			"a map keeps floats by sum() avg() min() max() stats() and hist(): "
+			"%s = max(...)",
+			target->text);
 	if (target->kind == NODE_LOCAL && !check_local(script, clause, target, node->op == OP_NONE))
 		return false;
 	if (target->kind == NODE_MAP && !check_map_kind(script, target, MAP_SCALAR))

@@ -23,10 +23,10 @@ bool code_map_has_bucket(const struct map *map) {
 	return map->kind == MAP_HIST || map->kind == MAP_LHIST;
 }
 
-/* Processes' copies are added up when they are read, which minima cannot be: each device has its
- * own, and each process is read by itself. */
+/* Processes' copies are added up as integers when they are read, which minima and floats cannot be:
+ * each device has its own, and each process is read by itself. */
 bool code_map_has_device(const struct map *map) {
-	return map->kind == MAP_MIN || map->kind == MAP_MAX;
+	return map->kind == MAP_MIN || map->kind == MAP_MAX || map_sums_floats(map);
 }
 
 bool code_map_is_array(const struct map *map) {
@@ -38,7 +38,9 @@ static void add_script_map(struct code *code, const struct map *map) {
 	const bool array = code_map_is_array(map), bucket = code_map_has_bucket(map);
 
 	*made = (struct code_map){
-		.type = array ? BPF_MAP_TYPE_ARRAY : BPF_MAP_TYPE_HASH,
+		.type = map_is_shared(map) ? CODE_HOST_ARRAY
+			: array            ? BPF_MAP_TYPE_ARRAY
+					   : BPF_MAP_TYPE_HASH,
 		.key_words = array ? 0 : (uint32_t)map->n_keys + bucket + code_map_has_device(map),
 		.value_words = map->kind == MAP_AVG || map->kind == MAP_STATS ? 2 : 1,
 		.max_entries = !array   ? CODE_KEYS_GPU

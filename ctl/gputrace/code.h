@@ -59,6 +59,8 @@ struct code {
 	char error[SCRIPT_ERROR_SIZE]; /* as that of a script */
 };
 
+#define CODE_HOST_ARRAY 1513 /* BPF_MAP_TYPE_GPU_ARRAY_HOST_MAP: of what the host sets */
+
 /* How a map of the script lies on the GPU. */
 bool code_map_is_array(const struct map *map);
 bool code_map_has_device(const struct map *map); /* the last key is the device */

@@ -60,23 +60,18 @@ void emit_print(struct emit *emit, const struct node *call) {
 
 /* The bucket of R1 into R2. */
 static void log_bucket(struct emit *emit) {
+	enum {
+		HELPER_LOG2 = 530
+	};
 	size_t negative, zero;
 
 	emit_constant(emit, BPF_REG_2, 0);
 	negative = emit_jump_constant(emit, BPF_JSLT, BPF_REG_1, 0);
 	emit_constant(emit, BPF_REG_2, 1);
 	zero = emit_jump_constant(emit, BPF_JEQ, BPF_REG_1, 0);
-	emit_constant(emit, BPF_REG_2, 2);
-	for (int32_t bits = 32; bits; bits /= 2) {
-		size_t less;
-
-		emit_move(emit, BPF_REG_3, BPF_REG_1);
-		emit_alu_constant(emit, BPF_RSH, BPF_REG_3, bits);
-		less = emit_jump_constant(emit, BPF_JEQ, BPF_REG_3, 0);
-		emit_move(emit, BPF_REG_1, BPF_REG_3);
-		emit_alu_constant(emit, BPF_ADD, BPF_REG_2, bits);
-		emit_land(emit, less);
-	}
+	emit_call(emit, HELPER_LOG2);
+	emit_move(emit, BPF_REG_2, BPF_REG_0);
+	emit_alu_constant(emit, BPF_ADD, BPF_REG_2, 2);
 	emit_land(emit, negative);
 	emit_land(emit, zero);
 }
@@ -182,6 +177,23 @@ static void keep_best(struct emit *emit, const struct map *map, int value) {
 	emit_call(emit, map->kind == MAP_MIN ? ATOMIC_MIN : ATOMIC_MAX);
 }
 
+/* R0: the element, to whose sum the float at @value is added. */
+static void add_float(struct emit *emit, const struct map *map, int value) {
+	enum {
+		ATOMIC_ADD_F64 = 529
+	};
+
+	emit_move(emit, BPF_REG_7, BPF_REG_0);
+	emit_move(emit, BPF_REG_1, BPF_REG_0);
+	emit_load(emit, BPF_REG_2, BPF_REG_10, value);
+	emit_call(emit, ATOMIC_ADD_F64);
+	if (map->kind == MAP_SUM)
+		return;
+	emit_move(emit, BPF_REG_0, BPF_REG_7);
+	emit_constant(emit, BPF_REG_1, 1);
+	emit_atomic_add(emit, 8);
+}
+
 /* R0: the element; what the assignment does to it. */
 static void change_element(struct emit *emit, const struct node *node, int value) {
 	const struct map *map = node->a->map;
@@ -208,6 +220,10 @@ static void change_element(struct emit *emit, const struct node *node, int value
 		emit_atomic_add(emit, 0);
 		return;
 	default: /* the sum, and with AVG and STATS how many */
+		if (map->value == TYPE_FLOAT) {
+			add_float(emit, map, value);
+			return;
+		}
 		emit_load(emit, BPF_REG_1, BPF_REG_10, value);
 		emit_atomic_add(emit, 0);
 		if (map->kind == MAP_SUM)

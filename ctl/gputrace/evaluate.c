@@ -229,6 +229,7 @@ static void assign_map(struct frame *frame, const struct node *node) {
 		frame->evaluator->failed |= !store_set_text(entry, value.text);
 	else
 		entry->sum = node->op ? operate(node->op, entry->sum, value.number) : value.number;
+	frame->evaluator->changed[map_index(frame, node->a)] = true;
 }
 
 static void assign(struct frame *frame, const struct node *node) {
@@ -269,6 +270,7 @@ static void clear_map(struct evaluator *evaluator, size_t i, bool keep) {
 				     !store_merge(host, base, true);
 		store_clear(&evaluator->gpu[i]);
 	}
+	evaluator->changed[i] = true;
 	store_clear(base);
 	evaluator->failed |= !store_merge(base, &evaluator->gpu[i], false);
 	for (size_t j = 0; j < base->entries.n; j++)
@@ -467,6 +469,19 @@ static void run(struct frame *frame, const struct node *list) {
 	}
 }
 
+void evaluate_share(struct evaluator *evaluator) {
+	const struct store_key none = {};
+
+	for (size_t i = 0; evaluator->share && i < evaluator->script->n_maps; i++) {
+		const struct store_entry *entry = store_find(&evaluator->host[i], &none);
+
+		if (!evaluator->changed[i] || !map_is_shared(&evaluator->script->maps[i]))
+			continue;
+		evaluator->changed[i] = false;
+		evaluator->share(evaluator->userdata, i, entry ? entry->sum : 0);
+	}
+}
+
 void evaluate_probe(struct evaluator *evaluator, const struct clause *clause,
 		    const struct event *event) {
 	struct frame frame = { .evaluator = evaluator, .event = event };
@@ -474,6 +489,7 @@ void evaluate_probe(struct evaluator *evaluator, const struct clause *clause,
 	evaluator->refreshed = false;
 	if (!clause->predicate || evaluate(&frame, clause->predicate).number)
 		run(&frame, clause->body);
+	evaluate_share(evaluator);
 	evaluator_forget(evaluator);
 }
 

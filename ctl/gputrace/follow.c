@@ -368,6 +368,7 @@ static int finish(struct follow *follow) {
 		gpu_print(&follow->gpu, follow->options->rate, true);
 		gpu_refresh(&follow->gpu);
 	}
+	evaluator->share = NULL;
 	evaluator->refresh = NULL; /* what END prints is what was there then */
 	evaluator->exited = false;
 	evaluate_kind(evaluator, PROBE_END, monotonic_now());
@@ -412,8 +413,11 @@ static int prepare(struct follow *follow) {
 		r = gpu_attach(&follow->gpu, follow->session.pid ? 0
 					     : follow->child.pid ? follow->child.pid
 								 : (pid_t)options->pid);
-	if (follow->gpu.attached)
+	if (follow->gpu.attached) {
 		follow->evaluator.refresh = gpu_refresh;
+		follow->evaluator.share = gpu_share;
+		evaluate_share(&follow->evaluator); /* what BEGIN has set */
+	}
 	if (!r && follow->script->needs_trace && !follow->evaluator.exited)
 		r = trace_begin(follow);
 	return r;

@@ -221,6 +221,12 @@ static void take_value(struct store *store, struct store_entry *entry, const uns
 		       uint64_t bucket) {
 	const int64_t first = (int64_t)value_word(value, 0);
 
+	if (map_sums_floats(store->map)) {
+		entry->real += float_real(first);
+		entry->count += store->map->kind == MAP_SUM ? 1 : (int64_t)value_word(value, 1);
+		return;
+	}
+
 	switch (store->map->kind) {
 	case MAP_HIST:
 	case MAP_LHIST:
@@ -348,11 +354,32 @@ void gpu_refresh(void *userdata) {
 	struct gpu *gpu = userdata;
 
 	for (size_t i = 0; i < gpu->script->n_maps; i++) {
-		if (!gpu->ids[i])
+		if (!gpu->ids[i] || !gpu->script->maps[i].gpu_writes.line)
 			continue;
 		store_clear(&gpu->evaluator->gpu[i]);
 		read_map(gpu, gpu->ids[i], &gpu->evaluator->gpu[i]);
 	}
 	if (gpu->ids[SCRIPT_MAPS_MAX])
 		read_map(gpu, gpu->ids[SCRIPT_MAPS_MAX], NULL);
+}
+
+void gpu_share(void *userdata, size_t map, int64_t number) {
+	json_object *parameters = json_object_new_object();
+	const uint64_t word = htole64((uint64_t)number);
+	const uint32_t index = 0;
+	struct gpu *gpu = userdata;
+	struct varlink_reply reply;
+	char text[32];
+
+	snprintf(text, sizeof(text), "%" PRId64, gpu->ids[map]);
+	json_add_string(parameters, "map", text);
+	base64_encode(text, &index, sizeof(index));
+	json_add_string(parameters, "key", text);
+	base64_encode(text, &word, sizeof(word));
+	json_add_string(parameters, "value", text);
+	if (ctl_call(gpu->ctl, "UpdateMap", parameters, gpu->script->maps[map].name, CTL_TIMEOUT_MS,
+		     &reply))
+		gpu->failed = true;
+	else
+		varlink_reply_deinit(&reply);
 }

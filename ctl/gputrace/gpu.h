@@ -24,6 +24,8 @@ struct gpu {
 /* Compiles and attaches. pid 0: to all processes of the daemon that the user may probe. Returns the
  * exit status. */
 int gpu_attach(struct gpu *gpu, pid_t pid);
+/* Sets a word that the GPU reads. */
+void gpu_share(void *gpu, size_t map, int64_t number);
 /* The name that an id has when it is printed. */
 const char *gpu_id_name(struct gpu *gpu, enum type type, uint64_t id);
 /* gpu-print.c: prints what the GPU's printf() said, in order of time: what came more than 200 ms

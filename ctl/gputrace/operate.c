@@ -78,7 +78,7 @@ bool float_is_nan(int64_t bits) {
 	return isnan(float_real(bits));
 }
 
-static int64_t float_bits(double real) {
+int64_t float_bits(double real) {
 	int64_t bits;
 
 	memcpy(&bits, &real, sizeof(bits));

@@ -19,6 +19,7 @@ int64_t float_of(enum builtin_id id, int64_t bits);
 int64_t float_order(int64_t bits);
 int64_t float_unorder(int64_t order);
 double float_real(int64_t bits);
+int64_t float_bits(double real);
 bool float_is_nan(int64_t bits);
 int64_t operate_unary(enum op op, int64_t a);
 /* One conversion of printf(). */

@@ -87,6 +87,15 @@ struct script *script_new(const char *name, const char *kernel, const char *text
 	return script;
 }
 
+bool map_is_shared(const struct map *map) {
+	return map->host_writes.line && map->gpu_reads.line;
+}
+
+bool map_sums_floats(const struct map *map) {
+	return map->value == TYPE_FLOAT &&
+	       (map->kind == MAP_SUM || map->kind == MAP_AVG || map->kind == MAP_STATS);
+}
+
 size_t map_buckets(const struct map *map) {
 	if (map->kind == MAP_HIST)
 		return map->value == TYPE_FLOAT ? SCRIPT_FLOAT_BUCKETS : SCRIPT_LOG_BUCKETS;

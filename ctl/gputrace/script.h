@@ -207,7 +207,7 @@ struct map {
 	enum type keys[SCRIPT_KEYS_MAX]; /* TYPE_TEXT where the host has TEXT and the GPU an id */
 	enum type gpu_keys[SCRIPT_KEYS_MAX];
 	struct place keys_place;
-	enum type value; /* of a SCALAR: NUMBER or TEXT; of MIN, MAX, HIST: NUMBER or FLOAT */
+	enum type value; /* of a SCALAR: NUMBER or TEXT; of an aggregation: NUMBER or FLOAT */
 	int64_t min, max, step; /* LHIST */
 	/* by whom, and where first; line 0: nowhere */
 	struct place host_writes, gpu_writes, host_reads, gpu_reads, cleared, deleted;
@@ -257,6 +257,10 @@ bool script_check(struct script *script);
 struct function;
 bool probe_has_function(const struct probe *probe, const struct function *function);
 
+/* Whether the host sets a word that the GPU reads. */
+bool map_is_shared(const struct map *map);
+/* Whether a map adds up floats. */
+bool map_sums_floats(const struct map *map);
 /* Number of buckets of a histogram. */
 size_t map_buckets(const struct map *map);
 /* The bucket of a value; of a map of floats its bits. */

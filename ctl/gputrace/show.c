@@ -126,6 +126,10 @@ static void put_histogram(const struct show *show, const struct map *map,
 	free(buckets);
 }
 
+static double float_average(const struct store_entry *entry) {
+	return entry->count ? entry->real / (double)entry->count : 0;
+}
+
 static void put_entry(const struct show *show, const struct store *store,
 		      const struct store_entry *entry, int64_t div) {
 	put_name(show, store, entry);
@@ -135,6 +139,12 @@ static void put_entry(const struct show *show, const struct store *store,
 		put_histogram(show, store->map, entry, div);
 		return;
 	case MAP_STATS:
+		if (map_sums_floats(store->map)) {
+			fprintf(show->out, " count %" PRId64 ", average %g, total %g\n",
+				entry->count, float_average(entry) / (double)div,
+				entry->real / (double)div);
+			return;
+		}
 		fprintf(show->out, " count %" PRId64 ", average %" PRId64 ", total %" PRId64 "\n",
 			entry->count, (entry->count ? entry->sum / entry->count : 0) / div,
 			entry->sum / div);
@@ -154,10 +164,12 @@ static void put_entry(const struct show *show, const struct store *store,
 
 /* ---- JSON ---- */
 
-/* JSON has no infinity. */
+/* JSON has neither infinity nor NaN. */
 static json_object *json_float(double real) {
 	return isfinite(real) ? json_object_new_double(real)
-			      : json_object_new_string(real < 0 ? "-inf" : "inf");
+			      : json_object_new_string(isnan(real) ? "nan"
+						       : real < 0  ? "-inf"
+								   : "inf");
 }
 
 /* What a bucket begins with: nothing of those below 0, "nan" of what is no number. */
@@ -209,13 +221,18 @@ static json_object *json_value(const struct store *store, const struct store_ent
 		json_add_text(object, "text", entry->text);
 		return object;
 	}
-	if (store->map->value == TYPE_FLOAT)
+	if (store->map->value == TYPE_FLOAT && store->map->kind != MAP_STATS)
 		return json_float(float_real(float_unorder(store_value(store, entry))) /
 				  (double)div);
 	if (store->map->kind != MAP_STATS)
 		return json_object_new_int64(store_value(store, entry) / div);
 	object = json_object_new_object();
 	json_add_int(object, "count", entry->count);
+	if (map_sums_floats(store->map)) {
+		json_add(object, "average", json_float(float_average(entry) / (double)div));
+		json_add(object, "total", json_float(entry->real / (double)div));
+		return object;
+	}
 	json_add_int(object, "average", (entry->count ? entry->sum / entry->count : 0) / div);
 	json_add_int(object, "total", entry->sum / div);
 	return object;

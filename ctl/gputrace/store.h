@@ -27,6 +27,7 @@ struct store_key {
 
 struct store_entry {
 	struct hash_text key; /* the bytes are the entry's */
+	double real; /* the sum of floats */
 	int64_t count, sum, min, max; /* a SCALAR's number is the sum */
 	char *text; /* of a SCALAR; NULL: none */
 	uint64_t *buckets; /* of a histogram; NULL: all are 0 */

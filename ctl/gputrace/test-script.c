@@ -160,11 +160,15 @@ static const struct {
 	{ "launch:f { @a[1,2,3,4,5,6,7,8,9] = count() }", "1:31: a map has at most 8 keys" },
 	{ "END { print(@a) }", "1:13: nothing is put into @a: assign to it, as in @a = count()" },
 	{ "thread:f { @x[1] = 3 } END { printf(\"%d\", @x[1]) }",
-	  "1:43: @x is read here on the host, but set on the GPU at line 1, column 12: this "
-	  "version has no memory for both; aggregate, and let the host print it" },
-	{ "BEGIN { @x = 3 } thread:f /@x/ { }",
-	  "1:28: @x is read here on the GPU, but set on the host at line 1, column 9: this "
-	  "version has no memory for both; aggregate, and let the host print it" },
+	  "1:43: @x is read here on the host, but set on the GPU at line 1, column 12: both "
+	  "can use a map without keys alone; aggregate, and let the host print it" },
+	{ "BEGIN { @x = kernel } thread:f { }",
+	  "1:14: BEGIN: has no kernel; launch:KERNEL has it" },
+	{ "launch:f { @x = kernel } thread:f { @y = sum(@x) }",
+	  "1:46: @x is a text, which the GPU cannot read" },
+	{ "BEGIN { @x[1] = 3 } thread:f /@x[1]/ { }",
+	  "1:31: @x is read here on the GPU, but set on the host at line 1, column 9: both "
+	  "can use a map without keys alone; aggregate, and let the host print it" },
 	{ "BEGIN { @x = 3 } thread:f { @x = 4 }",
 	  "1:9: @x is set on the GPU, too, at line 1, column 29: use two maps" },
 	{ "thread:f { @x = max(lane) } interval:s:1 { clear(@x) }",
@@ -251,18 +255,19 @@ static const struct {
 	/* floats */
 	{ "thread:f { $x = f32(1) + 1 }",
 	  "1:17: arithmetic takes integers, this is a float: it can be compared, tested by isnan() "
-	  "and isinf(), and given to min(), max() and hist()" },
-	{ "thread:f { @ = sum(f32(1)) }",
-	  "1:20: sum takes integers, this is a float: it can be compared, tested by isnan() and "
-	  "isinf(), and given to min(), max() and hist()" },
-	{ "thread:f /f32(1)/ { }", "1:11: a predicate takes integers, this is a float: it can be "
-				   "compared, tested by isnan() "
-				   "and isinf(), and given to min(), max() and hist()" },
+	  "and isinf(), and given to sum() avg() min() max() stats() and hist()" },
+	{ "thread:f { @ = lhist(f32(1), 0, 4, 1) }",
+	  "1:22: lhist takes integers, this is a float: it can be compared, tested by isnan() and "
+	  "isinf(), and given to sum() avg() min() max() stats() and hist()" },
+	{ "thread:f /f32(1)/ { }",
+	  "1:11: a predicate takes integers, this is a float: it can be "
+	  "compared, tested by isnan() "
+	  "and isinf(), and given to sum() avg() min() max() stats() and hist()" },
 	{ "thread:f /f32(1) > lane/ { }",
 	  "1:18: a float is compared with a float, or with a number as it is written" },
 	{ "thread:f /isnan(1)/ { }", "1:17: isnan() takes a float, such as f32(value)" },
 	{ "thread:f { @x = f32(1) }",
-	  "1:17: a map keeps floats by min(), max() and hist(): @x = max(...)" },
+	  "1:17: a map keeps floats by sum() avg() min() max() stats() and hist(): @x = max(...)" },
 	{ "thread:f { @[f32(1)] = count() }", "1:14: a float cannot be a key" },
 	{ "thread:f { @ = max(f32(1)); @ = max(1) }",
 	  "1:37: @ was given floats at line 1, column 12" },
@@ -350,6 +355,9 @@ static const char *const right[] = {
 	"@b = "
 	"max(bytes + min(addr) - max(addr)); if (isnan(first(f32(value)))) { @s = sum(sum(lane)); "
 	"} }",
+	"BEGIN { @on = 1; } interval:s:1 { @on = !@on; } thread:f /@on/ { @ = count(); }",
+	"thread:f { @s = sum(f32(1)); @a[sm] = avg(f16(lane)); @t = stats(f64(1)); } interval:s:1 "
+	"{ clear(@s); }",
 	"thread:f { printf(\"%s %d %-5x %g\", kernel, lane, sm, f32(1)); } mem.thread:f { "
 	"unroll(2) { printf(\"%s %s\", line, type); } }",
 	"driver:cuLaunchKernelEx { @ = max(args.sharedMemBytes + args.gridDimX) }",

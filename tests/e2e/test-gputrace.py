@@ -88,6 +88,7 @@ def test_aggregations():
     equal((found["@add"][()], found["@sub"][()], found["@inc"][()], found["@set"][()]), (2 * len(values), -3 * len(values), len(values), 5))
 
 
+FLOAT_AGGREGATIONS = ("min", "max", "hist", "sum", "avg", "stats")
 FLOAT_BITS = [
     "0x7fc00000",
     "0x7f800000",
@@ -143,11 +144,11 @@ def test_same_on_both_sides():
     for _ in range(6):
         values = [chance.choice([0, 1, -1, 3, -7, 2**63 - 1, -(2**62), chance.getrandbits(40), -chance.getrandbits(20)]) for _ in range(4)]
         begin = "".join(f"${name} = {value}; " for name, value in zip("abcd", values))
-        expressions = [random_expression(chance, 4) for _ in range(12)]
-        floats = [random_float(chance, 3) for _ in range(6)]
+        expressions = [random_expression(chance, 4) for _ in range(9)]
+        floats = [random_float(chance, 3) for _ in FLOAT_AGGREGATIONS]
         sums = {
             side: "".join(f"@{side}{i} = sum({e}); " for i, e in enumerate(expressions))
-            + "".join(f"@{side}f{i % 3} = {('min', 'max', 'hist')[i % 3]}({e}); " for i, e in enumerate(floats))
+            + "".join(f"@{side}f{i} = {FLOAT_AGGREGATIONS[i]}({e}); " for i, e in enumerate(floats))
             for side in "hg"
         }
         found, err = maps(
@@ -156,8 +157,8 @@ def test_same_on_both_sides():
         equal(err, "")
         for i, e in enumerate(expressions):
             equal(found.get(f"@g{i}"), found.get(f"@h{i}"), f"SEED={seed} {begin}{e}")
-        for i in range(3):
-            equal(found.get(f"@gf{i}") or {}, found.get(f"@hf{i}") or {}, f"SEED={seed} {begin}{floats[i::3]}")
+        for i, e in enumerate(floats):
+            equal(found.get(f"@gf{i}") or {}, found.get(f"@hf{i}") or {}, f"SEED={seed} {begin}{FLOAT_AGGREGATIONS[i]} {e}")
 
 
 def test_loops():
@@ -198,6 +199,36 @@ def test_records():
     check(found["@idle"][()]["average"] > 15000000, found["@idle"])
     equal((found["@exit"], found["@load"], found["@unload"]), ({(0,): 1}, {("cuModuleLoadData",): 1}, {(): 1}))
     check((VEC_ADD,) in found["@exe"], found["@exe"])
+
+
+def test_shared_words():
+    """What the host sets the GPU reads, from the beginning and later; what the GPU sets the host reads."""
+    found, err = maps("BEGIN { @limit = 100; } thread:* /threadid < @limit/ { @n = count(); @last = 7; } END { @seen = @last; }")
+    equal((found["@n"], found["@limit"], found["@seen"], err), ({(): 100 * THREADS // BLOCK * LAUNCHES}, {(): 100}, {(): 7}, ""))
+    out, err = gputrace(
+        "-f",
+        "json",
+        "-e",
+        "thread:* /!@off/ { @n = count(); } thread:* { @all = count(); } interval:ms:50 /@n > 0/ { @off = 1; print(@n); print(@all); }",
+        app=[*APP[:-1], "40", "--sleep-ms", "30"],
+    )
+    printed = [(item["name"], item["entries"][0]["value"]) for item in map(json.loads, out.splitlines())]
+    of_n, of_all = ([value for name, value in printed if name == wanted] for wanted in ("@n", "@all"))
+    check(0 < of_n[-1] < of_all[-1] == 40 * THREADS and of_n[-1] <= of_n[0] + 3 * THREADS, out, err)
+
+
+def test_float_sums():
+    """Of all threads, of both sides, and over intervals that clear them."""
+    script = "thread:* { @s = sum(f32(0x3e800000)); @a = avg(f16(0x3c00)); @t = stats(f64(0x4004000000000000)); } launch:* { @s = sum(f32(0x3f800000)); }"
+    found, err = maps(script)
+    each = THREADS * LAUNCHES
+    equal((found, err), ({"@s": {(): each / 4 + LAUNCHES}, "@a": {(): 1.0}, "@t": {(): {"count": each, "average": 2.5, "total": each * 2.5}}}, ""))
+    out, _ = gputrace("-e", script + " END { clear(@s); }")
+    equal(out, f"\n@a: 1\n\n@t: count {each}, average 2.5, total {each * 2.5:g}\n")
+    out, _ = gputrace(
+        "-f", "json", "-e", "thread:* { @s = sum(f32(0x3e800000)); } interval:ms:20 { print(@s); clear(@s); }", app=[*APP[:-1], "20", "--sleep-ms", "20"]
+    )
+    equal(sum(entry["value"] for line in out.splitlines() for entry in json.loads(line)["entries"]), THREADS * 20 / 4)
 
 
 def test_control():
@@ -601,6 +632,8 @@ if __name__ == "__main__":
             test_same_on_both_sides,
             test_loops,
             test_records,
+            test_shared_words,
+            test_float_sums,
             test_control,
             test_leads_and_durations,
             test_whole_parts,
