@@ -10,6 +10,8 @@
 #include "proto/point.h"
 #include "probe-access.h"
 
+#define PROBE_NUMBER_FIELDS \
+	0x1d /* bits of those that are numbers at a memory instruction: id, size, space, kind */
 #define PROBE_FIELDS (POINT_CONTEXT_MAX / 8) /* of the longer list: proto/point.h */
 
 /*

@@ -165,6 +165,20 @@ enum gpuprobe_map_type {
  * volatile) is constant: a program is compiled for its values. A branch that these values rule out
  * may do what no GPU can.
  *
+ * Variables of a thread: global variables in the section .thread.
+ *
+ *     __u64 begin SEC(".thread");
+ *
+ * Each is a register of the GPU's thread, from its entry into the kernel to its exit: 0 at first,
+ * one for all programs of the object at that kernel, never seen by other threads or launches.
+ * Nothing of it is in memory, so no map shows it: at the end a program stores what it has, once.
+ * All of an object together have at most 64 bytes. Loads, stores and atomic instructions (which
+ * are plain here) of 1, 2, 4 and 8 bytes; arrays and structs, too, also with an index that is not
+ * known, which costs a few instructions a word. A helper cannot take the address of one: copy it
+ * to a variable of the function. Such programs stand in kernels, not in device functions, and not
+ * on the sanitizer engine. `attach` refuses all else, naming the variable. Two attachments of an
+ * object have variables of their own.
+ *
  * bpf_printk: the conversions of Linux, at most 12 arguments, a format of at most 255 bytes. %s
  * prints an address, because the string is in the GPU's memory. It writes to the object's log,
  * which is a ring; it returns 0, or -ENOSPC if the ring has no room.

@@ -279,6 +279,8 @@ static int step_map_atomic(struct analysis *a, size_t pc, const struct helper *h
 			   const struct value *regs) {
 	const struct translate_map *map;
 
+	if (regs[1].kind == VALUE_THREAD)
+		return helper_takes_no_thread(a, pc, regs + 1);
 	if (regs[1].kind != VALUE_MAP_VALUE)
 		return fault_at(a->fault, pc,
 				"%s (%u): R1 is not always an address in a value of the same map",
