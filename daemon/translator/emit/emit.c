@@ -205,7 +205,8 @@ static LLVMValueRef load_pieces(struct emitter *e, const struct emit_address *ad
 }
 
 LLVMValueRef emit_load(struct emitter *e, const struct emit_address *address, unsigned bytes) {
-	bool own = address->kind == VALUE_STACK || address->kind == VALUE_RECORD;
+	bool own = address->kind == VALUE_STACK || address->kind == VALUE_RECORD ||
+		   address->kind == VALUE_THREAD;
 	LLVMValueRef value;
 
 	if (address->place)
