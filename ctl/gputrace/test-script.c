@@ -455,6 +455,9 @@ static void check_many(const char *before, const char *each, const char *after, 
 }
 
 static void test_many(void **state) {
+	check_many("mem:f { ", "@m%d = sum(any(addr)); ", "}", SCRIPT_LANES_MAX, NULL);
+	check_many("mem:f { ", "@m%d = sum(any(addr)); ", "}", SCRIPT_LANES_MAX + 1,
+		   "a body has at most 8 of any() all() sum() min() max()");
 	check_many("thread:f { ", "if (%d) { printf(\"x\"); } ", "}", SCRIPT_PRINTS_MAX, NULL);
 	check_many("thread:f { ", "if (%d) { printf(\"x\"); } ", "}", SCRIPT_PRINTS_MAX + 1,
 		   "a script has at most 64 printf() on the GPU");
