@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/worker/sass/address.h"
+#include "daemon/worker/sass/data.h"
 #include "daemon/worker/sass/kernel.h"
 #include "daemon/worker/sass/rewrite.h"
 
@@ -27,27 +29,59 @@ static const struct sass_word counter[] = {
 	{ 0x000000000000794d, 0x000fea0003800000 }, /* EXIT */
 };
 
-static void rewrite(struct sass_cubin *cubin, const char *name, const struct sass_probe *probe) {
+static void rewrite(const uint8_t *data, size_t size, const char *name,
+		    const struct sass_probe *probe) {
 	const struct sass_request request = { .kernel = name, .entry = probe, .exit = probe };
 	struct sass_kernel kernel;
 	struct sass_refusal refusal;
-	struct sass_cubin again;
+	struct sass_cubin cubin;
 	struct sass_twin twin;
-	uint8_t *written;
-	size_t size;
+	uint8_t *written = NULL;
+	size_t written_size;
+	int r;
 
-	if (sass_rewrite(&twin, cubin, &request, &refusal))
+	if (sass_cubin_init(&cubin, data, size, &refusal))
 		return;
-	if (sass_cubin_write(cubin, &written, &size))
+	r = sass_rewrite(&twin, &cubin, &request, &refusal);
+	if (!r && sass_cubin_write(&cubin, &written, &written_size))
+		abort();
+	sass_cubin_deinit(&cubin);
+	if (r)
 		return;
-	if (sass_cubin_init(&again, written, size, &refusal))
+	if (sass_cubin_init(&cubin, written, written_size, &refusal))
 		abort();
 	/* Its first instruction is a branch now. */
-	if (sass_kernel_init(&kernel, &again, name, &refusal) != SASS_REFUSED ||
+	if (sass_kernel_init(&kernel, &cubin, name, &refusal) != SASS_REFUSED ||
 	    strncmp(refusal.text, "an unknown first instruction at 0x0 ", 36))
 		abort();
-	sass_cubin_deinit(&again);
+	sass_cubin_deinit(&cubin);
 	free(written);
+}
+
+/* The addresses that a kernel has, and its data put into itself. */
+static void link_data(const uint8_t *data, size_t size, const char *name) {
+	struct sass_cubin cubin, probes;
+	struct sass_slots slots = {};
+	struct sass_refusal refusal;
+	struct sass_kernel kernel;
+	struct sass_bases bases;
+	uint8_t *written = NULL;
+
+	if (sass_cubin_init(&cubin, data, size, &refusal))
+		return;
+	if (!sass_kernel_init(&kernel, &cubin, name, &refusal)) {
+		sass_slots_add(&slots, &cubin, &kernel, &refusal);
+		sass_kernel_deinit(&kernel);
+	}
+	if (!sass_cubin_init(&probes, data, size, &refusal)) {
+		sass_data_add(&cubin, &probes, &bases, &refusal);
+		sass_cubin_deinit(&probes);
+	}
+	if (sass_slots_drop(&slots, &cubin) || sass_cubin_write(&cubin, &written, &size))
+		abort();
+	free(written);
+	sass_slots_deinit(&slots);
+	sass_cubin_deinit(&cubin);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
@@ -73,8 +107,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 	if (!sass_probe_init(&other, &cubin, "probe", &refusal))
 		sass_probe_deinit(&other);
 	for (uint64_t i = 0; i < 64 && sass_cubin_symbol(&cubin, i, &symbol, &name); i++)
-		if (name && (symbol.st_other & SASS_STO_ENTRY))
-			rewrite(&cubin, name, &probe);
+		if (name && (symbol.st_other & SASS_STO_ENTRY)) {
+			rewrite(data, size, name, &probe);
+			link_data(data, size, name);
+		}
 	sass_cubin_deinit(&cubin);
 	return 0;
 }

@@ -68,9 +68,16 @@ static const struct shape shapes[] = { { 1, 32 }, { 61, 77 }, { 130, 96 }, { 256
 
 #define N_SHAPES (sizeof(shapes) / sizeof(*shapes))
 
+struct made {
+	struct sass_twin twin;
+	uint8_t *cubin;
+	size_t size;
+};
+
 struct world {
+	struct sass_cubin probe_cubin;
 	struct sass_probe probe;
-	uint8_t *twins[N_TESTS][BOTH + 1]; /* cubins */
+	struct made twins[N_TESTS][BOTH + 1];
 	CUdeviceptr out, in, counters;
 	uint64_t *host_counters;
 	uint8_t *results[2];
@@ -102,18 +109,18 @@ static void make_twin(struct world *world, size_t test, enum places places, cons
 		.entry = places & ENTRY ? &world->probe : NULL,
 		.exit = places & EXIT ? &world->probe : NULL,
 	};
+	struct made *made = &world->twins[test][places];
+	const struct sass_twin *twin = &made->twin;
 	struct sass_refusal refusal;
-	const double begin = now();
 	struct sass_cubin cubin;
-	struct sass_twin twin;
+	const double begin = now();
 	char path[4096];
-	size_t size = 0;
 	int r = sass_cubin_init(&cubin, kernels_cubin, size_of(kernels_cubin), &refusal);
 
 	if (!r) {
-		r = sass_rewrite(&twin, &cubin, &request, &refusal);
+		r = sass_rewrite(&made->twin, &cubin, &request, &refusal);
 		if (!r)
-			r = sass_cubin_write(&cubin, &world->twins[test][places], &size);
+			r = sass_cubin_write(&cubin, &made->cubin, &made->size);
 		sass_cubin_deinit(&cubin);
 	}
 	if (r) {
@@ -123,23 +130,20 @@ static void make_twin(struct world *world, size_t test, enum places places, cons
 		return;
 	}
 	printf("%s %s: registers %u -> %u, exits %u, made in %.0f us\n", request.kernel,
-	       place_names[places], twin.registers_before, twin.registers, twin.exits,
+	       place_names[places], twin->registers_before, twin->registers, twin->exits,
 	       1e6 * (now() - begin));
 	if (!folder)
 		return;
 	snprintf(path, sizeof(path), "%s/%s-%s.cubin", folder, request.kernel, place_names[places]);
-	driver_dump(path, world->twins[test][places], size);
+	driver_dump(path, made->cubin, made->size);
 }
 
 static void make_twins(struct world *world, const char *folder) {
 	struct sass_refusal refusal;
-	struct sass_cubin cubin;
-	int r = sass_cubin_init(&cubin, probe_cubin, size_of(probe_cubin), &refusal);
+	int r = sass_cubin_init(&world->probe_cubin, probe_cubin, size_of(probe_cubin), &refusal);
 
-	if (!r) {
-		r = sass_probe_init(&world->probe, &cubin, "probe", &refusal);
-		sass_cubin_deinit(&cubin);
-	}
+	if (!r)
+		r = sass_probe_init(&world->probe, &world->probe_cubin, "probe", &refusal);
 	if (r) {
 		printf("the probe: %s\n", r < 0 ? strerror(-r) : refusal.text);
 		exit(1);
@@ -205,7 +209,7 @@ static void compare(struct world *world, size_t index, const struct shape *shape
 		bool same = true;
 
 		for (unsigned i = 0; i < 5 && same && (!i || count == want); i++) {
-			count = run_once(world, world->twins[index][places], test, shape, 1);
+			count = run_once(world, world->twins[index][places].cubin, test, shape, 1);
 			same = !memcmp(world->results[0], world->results[1],
 				       SMALL * sizeof(double));
 		}
@@ -261,8 +265,8 @@ static void measure_all(struct world *world) {
 	CUmodule module;
 
 	for (unsigned places = 0; places <= BOTH; places++) {
-		CHECK(driver.module_load_data(&module,
-					      places ? world->twins[0][places] : kernels_cubin));
+		CHECK(driver.module_load_data(&module, places ? world->twins[0][places].cubin
+							      : kernels_cubin));
 		CHECK(driver.module_get_function(&functions[places], module, "vectorAdd"));
 	}
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)

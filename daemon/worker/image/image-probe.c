@@ -6,6 +6,7 @@
  * Programs are put into an empty kernel by the pass that puts them into kernels of applications
  * (passes/probe.h), so contexts are the same. At an exit the kernel is
  *
+ *	two registers that are 0		image-apart.h
  *	mov.u32 %r, %lanemask_lt;
  *	setp.eq.u32 %p, %r, 0xffffffff;		never true, which the compiler does not know
  *	@%p bra END;
@@ -23,6 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "image-apart.h"
 #include "lib/base/clock.h"
 #include "lib/ptx/ptx-edit.h"
 #include "proto/point.h"
@@ -44,8 +46,8 @@ static enum image_probe_place place_of(const struct probe_use *use) {
 
 /* Is a field of a context another one in each kernel? */
 static bool is_kernels(uint32_t field) {
-	return field == ID_FIELD ||
-	       (field >= COUNT_FIELD && !point_is_launch(POINT_KERNEL_CONTEXT, field));
+	return field == ID_FIELD || (field >= COUNT_FIELD && field != POINT_UNIFORM &&
+				     !point_is_launch(POINT_KERNEL_CONTEXT, field));
 }
 
 static bool reads_kernel(const struct image_request *request, const struct image_target *target) {
@@ -156,12 +158,12 @@ static void write_kernel(FILE *stream, struct image_probe *probe, size_t number)
 	fprintf(stream, ".visible .entry " NAME "%zu(%s)\n{\n", number,
 		parameters && !probe->refusal.text[0] ? parameters : "");
 	if (probe->place == IMAGE_PROBE_EXIT)
-		fputs("\t.reg .pred %apart;\n\t.reg .b32 %lanes;\n"
-		      "\tmov.u32 %lanes, %lanemask_lt;\n"
-		      "\tsetp.eq.u32 %apart, %lanes, 0xffffffff;\n"
-		      "\t@%apart bra $L__end;\n"
-		      "\tmov.u32 %lanes, %lanes;\n"
-		      "$L__end:\n\tpmevent 0;\n",
+		fputs(IMAGE_APART_ZEROS "\t.reg .pred %apart;\n\t.reg .b32 %lanes;\n"
+					"\tmov.u32 %lanes, %lanemask_lt;\n"
+					"\tsetp.eq.u32 %apart, %lanes, 0xffffffff;\n"
+					"\t@%apart bra $L__end;\n"
+					"\tmov.u32 %lanes, %lanes;\n"
+					"$L__end:\n\tpmevent 0;\n",
 		      stream);
 	fputs("\tret;\n}\n", stream);
 	free(parameters);
@@ -276,6 +278,40 @@ static int write_text(struct image_probes *probes, const struct image_request *r
 	return r;
 }
 
+/* In probes at exits, values of a warp become ones of its threads. */
+static int set_apart(struct image_probes *probes) {
+	struct ptx_edit *edit = NULL;
+	struct ptx_module module;
+	struct ptx_error error;
+	char *text = NULL;
+	size_t length = 0;
+	int r;
+
+	r = ptx_module_parse(&module, probes->text, probes->length, &error);
+	if (r)
+		return r < 0 ? r : -EINVAL;
+	r = ptx_edit_new(&edit, module.text, module.length);
+	for (size_t i = 0; !r && i < probes->n; i++) {
+		const struct ptx_function *kernel;
+		char name[40];
+
+		snprintf(name, sizeof(name), NAME "%zu", i);
+		kernel = ptx_module_find_function(&module, name, strlen(name));
+		if (probes->probes[i].place == IMAGE_PROBE_EXIT)
+			r = kernel ? image_apart(edit, &module, kernel) : -EINVAL;
+	}
+	if (!r)
+		r = ptx_edit_apply(edit, &text, &length);
+	ptx_edit_free(edit);
+	ptx_module_deinit(&module);
+	if (r)
+		return r < 0 ? r : -EINVAL;
+	free(probes->text);
+	probes->text = text;
+	probes->length = length;
+	return 0;
+}
+
 static int compile(struct image_probes *probes, uint32_t capability, struct compiler *compiler) {
 	const int64_t start = clock_us(CLOCK_MONOTONIC);
 	char arch[32];
@@ -327,6 +363,8 @@ int image_probes_make(struct image_probes *probes, const struct image_request *r
 	r = choose(probes, request, targets, kernels);
 	if (!r)
 		r = write_text(probes, request);
+	if (!r)
+		r = set_apart(probes);
 	if (!r)
 		r = compile(probes, request->capability, compiler);
 	return r ? r : read_probes(probes);

@@ -74,6 +74,10 @@ static int append_section(struct link *link, size_t kind) {
 	if (r)
 		return r;
 	to = &link->cubin->sections[link->to[kind]];
+	if (from->header.sh_type != SHT_NOBITS &&
+	    (!from->content || (to->header.sh_size && !to->content)))
+		return sass_refuse(link->refusal, "section %s is not in the file",
+				   kinds[kind].name);
 	link->base[kind] = (to->header.sh_size + unit - 1) / unit * unit;
 	if (link->base[kind] > most || size > most - link->base[kind])
 		return sass_refuse(link->refusal, "section %s has no room for probes",

@@ -142,11 +142,19 @@ static int find_mixed(struct sass_probe *probe) {
 		if (targets[number / 8] & 1U << number % 8)
 			fresh = (struct fresh){};
 		probe->mixes |= is_stale(opcode, word, &fresh);
-		if (opcode->flags & (SASS_SWITCH | SASS_EXIT | SASS_BRANCH | SASS_CALL))
+		if (opcode->flags &
+		    (SASS_SWITCH | SASS_EXIT | SASS_BRANCH | SASS_CALL | SASS_RETURN))
 			fresh = (struct fresh){};
 	}
 	free(targets);
 	return 0;
+}
+
+/* Of calls those of functions in it: ptxas has some for divisions. They and their ways back are
+ * relative to where the code lies. */
+static bool may_have(const struct sass_opcode *opcode) {
+	return opcode->flags & (SASS_PROBE | SASS_RETURN) ||
+	       ((opcode->flags & SASS_CALL) && !opcode->registers);
 }
 
 static int read_code(struct sass_probe *probe, struct sass_refusal *refusal) {
@@ -156,7 +164,7 @@ static int read_code(struct sass_probe *probe, struct sass_refusal *refusal) {
 		uint64_t target;
 		int r;
 
-		if (!opcode || !(opcode->flags & SASS_PROBE))
+		if (!opcode || !may_have(opcode))
 			return sass_refuse_word(refusal,
 						"the probe has an instruction that it may "
 						"not have",
@@ -198,7 +206,7 @@ static bool is_last(const struct sass_arch *arch, struct sass_word word) {
 	const struct sass_word plain = arch->exit;
 	const struct sass_opcode *opcode = sass_opcode_find(arch, word);
 
-	return opcode && (opcode->flags & (SASS_EXIT | SASS_BRANCH)) &&
+	return opcode && (opcode->flags & (SASS_EXIT | SASS_BRANCH | SASS_RETURN)) &&
 	       !((word.lo ^ plain.lo) & arch->exit_lo) &&
 	       sass_bits(word, 87, 4) == sass_bits(plain, 87, 4) && !sass_has_uniform(opcode, word);
 }

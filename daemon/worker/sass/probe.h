@@ -12,8 +12,9 @@
  *   is moved then.
  *
  * A probe may calculate, branch, and use global memory. It has no stack, no shared memory and no
- * barrier, calls nothing, and has no relocations: all that belongs to the kernel. Variables of its
- * own it finds through constant banks 3 and 4, whose content data.h adds to the kernel's module.
+ * barrier, calls nothing outside of it, and has no relocations: all that belongs to the kernel.
+ * Variables of its own it finds through constant banks 3 and 4, whose content data.h adds to the
+ * kernel's module.
  *
  * The compiler takes it that a warp is together where a kernel begins; it is not at an exit. What
  * is in uniform registers is only right as far as no other thread of the warp runs in between
