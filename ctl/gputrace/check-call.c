@@ -84,10 +84,9 @@ static bool check_aggregated(struct script *script, struct clause *clause, struc
 
 	if (!check_operand(script, clause, call->a))
 		return false;
-	if (call->a->type != TYPE_FLOAT || !floats) {
-		if (!check_number(script, clause, call->a, call->builtin->name))
-			return false;
-	}
+	if ((call->a->type != TYPE_FLOAT || !floats) &&
+	    !check_is_number(script, call->a, call->builtin->name))
+		return false;
 	if (floats && map->value != TYPE_NONE && map->value != call->a->type)
 		return script_fail(script, call->a->place, "%s was given %s at line %d, column %d",
 				   map->name, map->value == TYPE_FLOAT ? "floats" : "integers",

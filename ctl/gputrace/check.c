@@ -18,7 +18,7 @@ static struct place *first(struct place *place, struct place here) {
 }
 
 /* Of an expression that has been checked: twice would take 2 to the power of its depth. */
-static bool is_number(struct script *script, const struct node *node, const char *what) {
+bool check_is_number(struct script *script, const struct node *node, const char *what) {
 	if (node->type == TYPE_FLOAT)
 		return script_fail(
 			script, node->place,
@@ -36,7 +36,7 @@ static bool is_number(struct script *script, const struct node *node, const char
 
 bool check_number(struct script *script, struct clause *clause, struct node *node,
 		  const char *what) {
-	return check_expression(script, clause, node) && is_number(script, node, what);
+	return check_expression(script, clause, node) && check_is_number(script, node, what);
 }
 
 /* Why a word cannot stand in a probe that lacks it. */
@@ -200,8 +200,8 @@ bool check_operand(struct script *script, struct clause *clause, struct node *no
 
 static bool check_floats(struct script *script, struct node *node) {
 	if (node->op < OP_EQ || node->op > OP_GE)
-		return is_number(script, node->a->type == TYPE_FLOAT ? node->a : node->b,
-				 "arithmetic");
+		return check_is_number(script, node->a->type == TYPE_FLOAT ? node->a : node->b,
+				       "arithmetic");
 	return (make_float(node->a) && make_float(node->b)) ||
 	       script_fail(script, node->place,
 			   "a float is compared with a float, or with a number as it is written");
@@ -226,7 +226,8 @@ static bool check_binary(struct script *script, struct clause *clause, struct no
 	if ((node->op == OP_DIV || node->op == OP_MOD) && node->b->kind == NODE_NUMBER &&
 	    !node->b->number)
 		return script_fail(script, node->b->place, "division by zero");
-	return is_number(script, node->a, "arithmetic") && is_number(script, node->b, "arithmetic");
+	return check_is_number(script, node->a, "arithmetic") &&
+	       check_is_number(script, node->b, "arithmetic");
 }
 
 static bool check_choice(struct script *script, struct clause *clause, struct node *node) {
@@ -357,7 +358,7 @@ static bool check_assign_value(struct script *script, struct clause *clause, str
 		return script_fail(script, value->place, "%s was given another type before",
 				   target->text);
 	if (value->type >= TYPE_KERNEL || (node->op != OP_NONE && value->type != TYPE_NUMBER))
-		return is_number(script, value, "an assignment");
+		return check_is_number(script, value, "an assignment");
 	if (target->kind == NODE_MAP && clause->on_gpu && node->op != OP_NONE &&
 	    node->op != OP_ADD && node->op != OP_SUB)
 		return script_fail(script, node->place,

@@ -29,7 +29,9 @@ bool check_aggregate(struct script *script, struct clause *clause, struct node *
 bool check_builtin(struct script *script, const struct clause *clause, struct node *call);
 
 /* check.c */
-/* The same, where -0.5 may stand. */
+/* Of an expression that has been checked: twice would take 2 to the power of its depth. */
+bool check_is_number(struct script *script, const struct node *node, const char *what);
+/* check_expression(), where -0.5 may stand, too. */
 bool check_operand(struct script *script, struct clause *clause, struct node *node);
 bool check_expression(struct script *script, struct clause *clause, struct node *node);
 bool check_number(struct script *script, struct clause *clause, struct node *node,

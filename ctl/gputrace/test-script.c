@@ -164,8 +164,8 @@ static const struct {
 	  "can use a map without keys alone; aggregate, and let the host print it" },
 	{ "BEGIN { @x = kernel } thread:f { }",
 	  "1:14: BEGIN: has no kernel; launch:KERNEL has it" },
-	{ "launch:f { @x = kernel } thread:f { @y = sum(@x) }",
-	  "1:46: @x is a text, which the GPU cannot read" },
+	{ "launch:f { @x = kernel } thread:f { @y[@x] = count() }",
+	  "1:40: @x is a text, which the GPU cannot read" },
 	{ "BEGIN { @x[1] = 3 } thread:f /@x[1]/ { }",
 	  "1:31: @x is read here on the GPU, but set on the host at line 1, column 9: both "
 	  "can use a map without keys alone; aggregate, and let the host print it" },
@@ -455,6 +455,9 @@ static void check_many(const char *before, const char *each, const char *after, 
 }
 
 static void test_many(void **state) {
+	check_many("mem:f { ", "@m%d = sum(any(addr)); ", "}", SCRIPT_LANES_MAX, NULL);
+	check_many("mem:f { ", "@m%d = sum(any(addr)); ", "}", SCRIPT_LANES_MAX + 1,
+		   "a body has at most 8 of any() all() sum() min() max()");
 	check_many("thread:f { ", "if (%d) { printf(\"x\"); } ", "}", SCRIPT_PRINTS_MAX, NULL);
 	check_many("thread:f { ", "if (%d) { printf(\"x\"); } ", "}", SCRIPT_PRINTS_MAX + 1,
 		   "a script has at most 64 printf() on the GPU");

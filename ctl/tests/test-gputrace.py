@@ -23,7 +23,7 @@ class Command(unittest.TestCase):
     def test_lists(self):
         status, out, _ = gputrace("-l")
         self.assertEqual(status, 0)
-        self.assertLessEqual(TOOLS, set(re.findall(r"^  (\w+)", out.split("\nTools:\n")[1], re.M)))
+        self.assertLessEqual(TOOLS, set(re.findall(r"^  (\w+)", out.split("\nTools:\n")[1], re.MULTILINE)))
         self.assertEqual(gputrace("-l", "driver:cuMemAlloc_v2"), (0, "driver:cuMemAlloc_v2\n", ""))
         self.assertEqual(gputrace("-v", "-l", "driver:cuMemAlloc_v2")[1], "driver:cuMemAlloc_v2\n    CUdeviceptr * args.dptr\n    size_t args.bytesize\n")
         self.assertIn("driver:cuModuleLoadData\n", gputrace("-l", "module:load")[1])
@@ -88,7 +88,7 @@ class Completion(unittest.TestCase):
 
     def test_options(self):
         """What --help tells is what is offered."""
-        told = set(re.findall(r"^ +(?:-\w, )?(--[a-z-]+)", gputrace("--help")[1], re.M))
+        told = set(re.findall(r"^ +(?:-\w, )?(--[a-z-]+)", gputrace("--help")[1], re.MULTILINE))
         self.assertEqual({word for word in self.offered("--") if word != "--"}, told)
         self.assertGreater(len(told), 12)
 

@@ -31,7 +31,7 @@ def histogram(name, *arguments, app):
 
 def test_all():
     """Each is listed with a line of help, says how it is called, and says nothing about a program that does nothing."""
-    listed = dict(re.findall(r"^  (\S+) +(\S.*)$", tool("-l", app=None).split("Tools:\n")[1], re.M))
+    listed = dict(re.findall(r"^  (\S+) +(\S.*)$", tool("-l", app=None).split("Tools:\n")[1], re.MULTILINE))
     equal(sorted(listed), TOOLS)
     for name in TOOLS:
         text = tool(name, "--help", app=None)
@@ -76,7 +76,7 @@ def test_latencies():
 def test_allocs():
     size = 4 * THREADS
     out = tool("allocs")
-    equal(len(re.findall(rf"^{size} bytes in 1 calls of cuMemAlloc_v2 from\n    vec_add_driver\+0x\w+ \(main\+0x\w+\)\n", out, re.M)), 3)
+    equal(len(re.findall(rf"^{size} bytes in 1 calls of cuMemAlloc_v2 from\n    vec_add_driver\+0x\w+ \(main\+0x\w+\)\n", out, re.MULTILINE)), 3)
     check(out.endswith(f"\n{3 * size} bytes in 3 calls in all\n"), out)
 
 
