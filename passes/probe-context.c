@@ -197,7 +197,10 @@ static bool write_kernel_field(const struct writer *writer, uint64_t *number) {
 	*number = 0;
 	switch (writer->field) {
 	case FIELD_KERNEL_ID:
-		*number = kernel_id(writer->text + function->name.offset, function->name.length);
+		*number = writer->place->kernel
+				  ? kernel_id(writer->place->kernel, strlen(writer->place->kernel))
+				  : kernel_id(writer->text + function->name.offset,
+					      function->name.length);
 		return false;
 	case FIELD_DEVICE:
 		write_process(writer, 8, 64);

@@ -10,6 +10,8 @@
 #include "proto/point.h"
 #include "probe-access.h"
 
+#define PROBE_NUMBER_FIELDS \
+	0x1d /* bits of those that are numbers at a memory instruction: id, size, space, kind */
 #define PROBE_FIELDS (POINT_CONTEXT_MAX / 8) /* of the longer list: proto/point.h */
 
 /*
@@ -31,6 +33,7 @@ struct probe_place {
 	const char *process_space; /* "const" or "global" */
 	const struct probe_access *access; /* NULL: the context of a kernel's entry */
 	uint64_t instruction; /* its id, with access */
+	const char *kernel; /* whose id it is; NULL: the function's own */
 	bool launch; /* the function has the block of its launch, proto/launch.h */
 };
 

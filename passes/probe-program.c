@@ -19,6 +19,7 @@
 #include <stdlib.h>
 
 #include "probe-context.h"
+#include "probe-thread.h"
 #include "lib/ptx/ptx-inline.h"
 
 #define PROGRAM_HEADER ".version 9.9\n.target sm_999\n.address_size 64\n"
@@ -131,11 +132,20 @@ static int check_functions(struct program_set *set, const struct ptx_module *tex
 	return r;
 }
 
+/* Is it a parameter of 8 bytes, or a result with `words` of a thread's variables behind it? */
+static bool is_parameter(const struct ptx_variable *parameter, uint32_t words) {
+	if (parameter->space != PTX_SPACE_PARAM || parameter->size != 8 * (1 + words))
+		return false;
+	return words ? parameter->array && parameter->type == PTX_TYPE_B8
+		     : !parameter->array && ptx_type_size(parameter->type) == 8;
+}
+
 /* Does the program define .func (.param .b64 r) SYMBOL (.param .b64 c0, ...), as it says? */
 static int check_symbol(struct program_set *set, const struct probe_program *program,
 			const struct ptx_module *text) {
 	const struct ptx_function *function =
 		ptx_module_find_function(text, program->symbol, strlen(program->symbol));
+	const uint32_t words = probe_thread_words(program);
 
 	if (!function || function->entry || !function->body.length)
 		return program_error(set, program,
@@ -151,13 +161,13 @@ static int check_symbol(struct program_set *set, const struct probe_program *pro
 				? &text->parameters[function->first_parameter + i]
 				: &text->parameters[function->first_return];
 
-		if (parameter->space != PTX_SPACE_PARAM || parameter->size != 8 ||
-		    parameter->array || ptx_type_size(parameter->type) != 8)
+		if (!is_parameter(parameter, i < function->parameter_count ? 0 : words))
 			return program_error(set, program,
 					     "its parameters and its result must be .param .b64");
 	}
 	for (uint32_t i = 0; i < program->context_count; i++)
-		if (program->context[i] % 8 || program->context[i] >= 8 * PROBE_FIELDS)
+		if (program->context[i] % 8 || (program->context[i] >= 8 * PROBE_FIELDS &&
+						!point_is_thread(program->context[i])))
 			return program_error(set, program,
 					     "it reads a field that its context does not have");
 	return 0;
@@ -192,7 +202,7 @@ static int check_target(struct program_set *set, const struct probe_program *pro
 }
 
 /* Is the program one function that ptx_inline_write() understands? */
-static int find_simple(struct parsed_program *parsed) {
+static int find_simple(struct parsed_program *parsed, uint32_t words) {
 	const char *arguments[PARAMETERS_MAX];
 	char *bytes = NULL;
 	size_t length;
@@ -208,11 +218,13 @@ static int find_simple(struct parsed_program *parsed) {
 	stream = open_memstream(&bytes, &length);
 	if (!stream)
 		return -ENOMEM;
-	r = ptx_inline_write(stream, &parsed->module, parsed->function, arguments, "");
+	r = ptx_inline_write(stream, &parsed->module, parsed->function, arguments, arguments, words,
+			     "");
 	if (fclose(stream))
 		r = -ENOMEM;
 	free(bytes);
 	parsed->simple = !r;
+	parsed->block = length;
 	return r < 0 ? r : 0;
 }
 
@@ -257,7 +269,7 @@ static int parse_consume(struct program_set *set, size_t index, char *text, size
 		return r;
 	parsed->function =
 		ptx_module_find_function(&parsed->module, program->symbol, strlen(program->symbol));
-	r = find_simple(parsed);
+	r = find_simple(parsed, probe_thread_words(program));
 	return r ? r : find_local(parsed);
 }
 

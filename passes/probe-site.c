@@ -271,25 +271,30 @@ static bool is_stub(const struct finder *finder, const struct ptx_statement *sta
 	return false;
 }
 
+uint32_t probe_site_first(const struct ptx_body *body) {
+	uint32_t first = 0;
+
+	while (first < body->statement_count &&
+	       (body->statements[first].kind == PTX_STATEMENT_REGISTERS ||
+		body->statements[first].kind == PTX_STATEMENT_VARIABLE))
+		first++;
+	return first;
+}
+
 static int find_entry(struct finder *finder, uint32_t use) {
 	const struct ptx_body *body = finder->body;
-	uint32_t first = body->statement_count, stubs = 0;
+	uint32_t stubs = 0;
 	int r;
 
 	for (uint32_t i = 0; i < body->statement_count; i++) {
-		const struct ptx_statement *statement = &body->statements[i];
-
-		if (first == body->statement_count && statement->kind != PTX_STATEMENT_REGISTERS &&
-		    statement->kind != PTX_STATEMENT_VARIABLE)
-			first = i;
-		if (!is_stub(finder, statement))
+		if (!is_stub(finder, &body->statements[i]))
 			continue;
 		stubs++;
 		r = add(finder, i, POINT_ENTRY, use, true);
 		if (r)
 			return r;
 	}
-	return stubs ? 0 : add(finder, first, POINT_ENTRY, use, false);
+	return stubs ? 0 : add(finder, probe_site_first(body), POINT_ENTRY, use, false);
 }
 
 static int find_returns(struct finder *finder, uint32_t use) {

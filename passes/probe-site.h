@@ -47,6 +47,9 @@ int probe_sites_init(struct probe_sites *sites, const struct probe_names *names,
 		     const struct probe_function *function);
 void probe_sites_deinit(struct probe_sites *sites);
 
+/* The first statement that is no declaration; body->statement_count: there is none. */
+uint32_t probe_site_first(const struct ptx_body *body);
+
 /*
  * Where a site's text goes: before pragmas that speak of its instruction, and not between those
  * that pass arguments and their call, or that set a result and the return (which PTX wants to stand

@@ -30,26 +30,27 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "proto/kernel-id.h"
-#include "probe-bare.h"
+#include "probe-caller.h"
 #include "probe-context.h"
 #include "probe-launch.h"
 #include "probe-program.h"
 #include "probe-site.h"
 #include "probe-stub.h"
+#include "probe-thread.h"
 #include "lib/ptx/ptx-inline.h"
 
 #define INLINE_MAX 16384 /* bytes of programs that are put into a function */
+#define INLINE_WORDS_MAX                                                                       \
+	65536 /* the same where they keep variables of a thread: a call of one would cost many \
+		 times what it does */
 #define LOCAL_MAX                                                                               \
 	512 /* bytes of local memory that come with them, unless one alone has more: as an eBPF \
 	       program's stack */
 #define INLINE_TOTAL_MAX ((size_t)16 << 20) /* of all functions; the others call */
 #define FIELD_COST 256 /* about what it takes to compute a field */
-#define NAME                                                                                 \
-	"__gpuprobe_" /* of parameters: assemblers do not let a scope hide a kernel's, nor a \
-			 function a variable */
-
 /* A function __memcapture__N and the like: which programs it calls. */
 struct signature {
 	enum point_kind point;
@@ -66,7 +67,6 @@ struct pass {
 	uint32_t signature_count, signature_capacity;
 	uint32_t numbers[POINT_BLOCK + 1]; /* next of each point */
 	FILE *callers; /* the functions that sites call */
-	struct probe_bare bare;
 	size_t inlined; /* bytes */
 	struct probe_instruction *instructions;
 	uint32_t instruction_count, instruction_capacity;
@@ -92,6 +92,7 @@ struct work {
 	bool caller[POINT_BLOCK + 1]; /* ENTRY, RETURN: it has its function already */
 	bool launch; /* it can have the block of a launch */
 	bool reads_launch; /* and a program reads it */
+	struct probe_words words; /* of thread's variables, which it has in registers */
 	uint32_t labels; /* suffixes that were given out */
 	const struct ptx_statement *loc; /* the one before the current site */
 	uint32_t loc_next; /* the statement to look at next for it */
@@ -118,21 +119,11 @@ static uint32_t program_of(const struct work *work, uint32_t site) {
 	return work->function->uses[work->sites.sites[site].use].program;
 }
 
-/* Bits of the fields that a program reads. */
-static uint32_t fields_of(const struct pass *pass, uint32_t program) {
-	const struct probe_program *one = &pass->set.programs[program];
-	uint32_t fields = 0;
-
-	for (uint32_t i = 0; i < one->context_count; i++)
-		fields |= 1u << one->context[i] / 8;
-	return fields;
-}
-
 static uint32_t fields_of_place(const struct work *work, uint32_t first, uint32_t end) {
 	uint32_t fields = 0;
 
 	for (uint32_t i = first; i < end; i++)
-		fields |= fields_of(work->pass, program_of(work, i));
+		fields |= probe_program_fields(&work->pass->set.programs[program_of(work, i)]);
 	return fields;
 }
 
@@ -164,6 +155,23 @@ static bool take_local(struct work *work, uint32_t first, uint32_t end) {
 	return true;
 }
 
+/* About how many bytes a place's programs take where they stand themselves. */
+static size_t place_length(const struct work *work, uint32_t first, uint32_t end) {
+	const bool memory = work->sites.sites[first].point == POINT_MEMORY;
+	uint32_t fields = fields_of_place(work, first, end);
+	size_t length = 0;
+
+	for (uint32_t i = first; i < end; i++) {
+		const uint32_t program = program_of(work, i);
+
+		length += work->words.count ? work->pass->set.parsed[program].block
+					    : work->pass->set.programs[program].length;
+	}
+	if (memory && work->words.count)
+		fields &= ~(uint32_t)PROBE_NUMBER_FIELDS;
+	return length + (size_t)FIELD_COST * (unsigned int)__builtin_popcount(fields);
+}
+
 /* Decides for the places of memory instructions, or for all others. */
 static void choose_forms(struct work *work, bool memory, size_t *left) {
 	struct pass *pass = work->pass;
@@ -177,19 +185,17 @@ static void choose_forms(struct work *work, bool memory, size_t *left) {
 		end = place_end(work, first);
 		if ((site->point == POINT_MEMORY) != memory)
 			continue;
-		length = (size_t)FIELD_COST *
-			 (unsigned int)__builtin_popcount(fields_of_place(work, first, end));
-		for (uint32_t i = first; i < end; i++) {
-			length += pass->set.programs[program_of(work, i)].length;
+		length = place_length(work, first, end);
+		for (uint32_t i = first; i < end; i++)
 			simple &= pass->set.parsed[program_of(work, i)].simple;
-		}
 		if (site->fragile) {
 			work->forms[first] = simple ? FORM_INLINE : FORM_NONE;
-		} else if (simple && !pass->options->call && length <= *left &&
-			   length <= INLINE_TOTAL_MAX - pass->inlined &&
-			   take_local(work, first, end)) {
+		} else if (simple && !pass->options->call &&
+			   (pass->options->inlined ||
+			    (length <= *left && length <= INLINE_TOTAL_MAX - pass->inlined &&
+			     take_local(work, first, end)))) {
 			work->forms[first] = FORM_INLINE;
-			*left -= length;
+			*left -= length < *left ? length : *left;
 			pass->inlined += length;
 		}
 		if (work->forms[first] != FORM_NONE)
@@ -197,54 +203,27 @@ static void choose_forms(struct work *work, bool memory, size_t *left) {
 	}
 }
 
-/* The list of fields, as parameters of a call or a declaration. */
-static void write_list(FILE *stream, uint32_t fields, const char *format) {
-	const char *separator = "";
+/* The words of a thread's variables that programs use. 0 or -ENOMEM. */
+static int find_words(const struct pass *pass, const uint32_t *programs, uint32_t count,
+		      struct probe_words *words) {
+	int r = 0;
 
-	for (unsigned int field = 0; field < PROBE_FIELDS; field++) {
-		if (!(fields & 1u << field))
-			continue;
-		fprintf(stream, "%s%s%u", separator, format, field);
-		separator = ", ";
-	}
+	*words = (struct probe_words){ 0 };
+	for (uint32_t i = 0; i < count && !r; i++)
+		r = probe_words_add(words, &pass->set.programs[programs[i]]);
+	return r;
 }
 
-/* Writes a function that calls programs one after the other, with the fields that each reads. */
-static void write_caller(struct pass *pass, const char *name, const uint32_t *programs,
-			 uint32_t count) {
-	FILE *stream = pass->callers;
-	uint32_t fields = 0;
-	bool loops = false;
+/* Writes a function that calls programs one after the other. 0 or -ENOMEM. */
+static int write_caller(struct pass *pass, const char *name, const uint32_t *programs,
+			uint32_t count) {
+	struct probe_words words;
+	int r = find_words(pass, programs, count, &words);
 
-	for (uint32_t i = 0; i < count; i++) {
-		fields |= fields_of(pass, programs[i]);
-		loops |= pass->set.parsed[programs[i]].loops;
-	}
-	fprintf(stream, ".func %s(", name);
-	write_list(stream, fields, ".param .b64 " NAME "c");
-	fputs(")\n{\n", stream);
-	if (loops)
-		fputs(PTX_LANES_BEGIN, stream);
-	if (fields)
-		fprintf(stream, "\t.reg .b64 %%c<%u>;\n", PROBE_FIELDS);
-	for (unsigned int field = 0; field < PROBE_FIELDS; field++)
-		if (fields & 1u << field)
-			fprintf(stream, "\tld.param.b64 %%c%u, [" NAME "c%u];\n", field, field);
-	for (uint32_t i = 0; i < count; i++) {
-		const struct probe_program *program = &pass->set.programs[programs[i]];
-
-		fputs("\t{\n\t.param .b64 " NAME "r;\n", stream);
-		for (uint32_t j = 0; j < program->context_count; j++)
-			fprintf(stream,
-				"\t.param .b64 " NAME "a%u;\n\tst.param.b64 [" NAME
-				"a%u], %%c%u;\n",
-				j, j, program->context[j] / 8);
-		fprintf(stream, "\tcall (" NAME "r), %s", program->symbol);
-		for (uint32_t j = 0; j < program->context_count; j++)
-			fprintf(stream, "%s" NAME "a%u", j ? ", " : ", (", j);
-		fputs(program->context_count ? ");\n\t}\n" : ";\n\t}\n", stream);
-	}
-	fputs(loops ? PTX_LANES_END "\tret;\n}\n" : "\tret;\n}\n", stream);
+	if (!r)
+		probe_caller_write(pass->callers, &pass->set, name, programs, count, &words);
+	probe_words_deinit(&words);
+	return r;
 }
 
 /* The number of the function for these programs; it is written if it is new. */
@@ -284,8 +263,7 @@ static int find_signature(struct pass *pass, enum point_kind point, const uint32
 		return -ENOMEM;
 	memcpy(signature->programs, programs, count * sizeof(*programs));
 	pass->signature_count++;
-	write_caller(pass, name, programs, count);
-	return 0;
+	return write_caller(pass, name, programs, count);
 }
 
 /* The name of the function that an entry or a return calls; it is written if it is new. */
@@ -307,10 +285,10 @@ static int find_named(struct work *work, enum point_kind point, const uint32_t *
 		return 0;
 	work->caller[point] = true;
 	r = program_set_place(&work->pass->set, *name);
+	if (!r)
+		r = write_caller(work->pass, *name, programs, count);
 	if (r)
 		free(*name);
-	else
-		write_caller(work->pass, *name, programs, count);
 	return r;
 }
 
@@ -331,6 +309,7 @@ static int find_caller(struct work *work, enum point_kind point, const uint32_t 
 static int write_call(struct work *work, FILE *stream, uint32_t first, uint32_t end,
 		      const struct probe_context *context) {
 	uint32_t *programs = calloc(end - first, sizeof(*programs));
+	struct probe_words words = { 0 };
 	char *name = NULL;
 	int r;
 
@@ -338,47 +317,64 @@ static int write_call(struct work *work, FILE *stream, uint32_t first, uint32_t 
 		return -ENOMEM;
 	for (uint32_t i = first; i < end; i++)
 		programs[i - first] = program_of(work, i);
-	r = find_caller(work, work->sites.sites[first].point, programs, end - first, &name);
+	r = find_words(work->pass, programs, end - first, &words);
+	if (!r)
+		r = find_caller(work, work->sites.sites[first].point, programs, end - first, &name);
+	if (!r) {
+		probe_caller_call(stream, name, context, &words, &work->words);
+		free(name);
+	}
+	probe_words_deinit(&words);
 	free(programs);
-	if (r)
-		return r;
-	if (context->wanted) {
-		fputs("\t{\n\t.param .b64 ", stream);
-		write_list(stream, context->wanted, NAME "a");
-		fputs(";\n", stream);
+	return r;
+}
+
+/*
+ * A program itself. It may write one word of the thread's variables before it reads another, which
+ * was there before: it reads copies.
+ */
+static int write_program(struct work *work, FILE *stream, uint32_t index,
+			 const struct probe_context *context) {
+	const struct probe_program *program = &work->pass->set.programs[index];
+	const struct parsed_program *parsed = &work->pass->set.parsed[index];
+	const uint32_t n = probe_thread_words(program);
+	char copies[POINT_THREAD_WORDS][32], registers[POINT_THREAD_WORDS][32], suffix[32];
+	const char *arguments[64], *results[POINT_THREAD_WORDS];
+	uint32_t word = 0;
+	int r;
+
+	if (n)
+		fprintf(stream, "{\n\t.reg .b64 %%gpuprobe_was<%u>;\n", n);
+	for (uint32_t j = 0; j < program->context_count; j++) {
+		const uint16_t offset = program->context[j];
+
+		if (!point_is_thread(offset)) {
+			arguments[j] = context->arguments[offset / 8];
+			continue;
+		}
+		snprintf(copies[word], sizeof(copies[word]), "%%gpuprobe_was%u", word);
+		snprintf(registers[word], sizeof(registers[word]), PROBE_WORD,
+			 probe_words_find(&work->words, program, offset));
+		fprintf(stream, "\tmov.b64 %s, %s;\n", copies[word], registers[word]);
+		arguments[j] = copies[word];
+		results[word] = registers[word];
+		word++;
 	}
-	for (unsigned int field = 0; field < PROBE_FIELDS; field++)
-		if (context->wanted & 1u << field)
-			fprintf(stream, "\tst.param.b64 [" NAME "a%u], %s;\n", field,
-				context->arguments[field]);
-	fprintf(stream, "\tcall %s", name);
-	if (context->wanted) {
-		fputs(", (", stream);
-		write_list(stream, context->wanted, NAME "a");
-		fputc(')', stream);
-	}
-	fputs(context->wanted ? ";\n\t}\n" : ";\n", stream);
-	free(name);
-	return 0;
+	snprintf(suffix, sizeof(suffix), "__gpuprobe%u", work->labels++);
+	r = ptx_inline_write(stream, &parsed->module, parsed->function, arguments, results, n,
+			     suffix);
+	if (n)
+		fputs("\t}\n", stream);
+	return r;
 }
 
 /* A place's programs themselves. */
 static int write_programs(struct work *work, FILE *stream, uint32_t first, uint32_t end,
 			  const struct probe_context *context) {
-	const char *arguments[64];
-	char suffix[32];
 	int r = 0;
 
-	for (uint32_t i = first; i < end && !r; i++) {
-		const struct probe_program *program =
-			&work->pass->set.programs[program_of(work, i)];
-		const struct parsed_program *parsed = &work->pass->set.parsed[program_of(work, i)];
-
-		for (uint32_t j = 0; j < program->context_count; j++)
-			arguments[j] = context->arguments[program->context[j] / 8];
-		snprintf(suffix, sizeof(suffix), "__gpuprobe%u", work->labels++);
-		r = ptx_inline_write(stream, &parsed->module, parsed->function, arguments, suffix);
-	}
+	for (uint32_t i = first; i < end && !r; i++)
+		r = write_program(work, stream, program_of(work, i), context);
 	return r > 0 ? -EINVAL : r; /* it was possible before */
 }
 
@@ -428,6 +424,7 @@ static int write_place(struct work *work, FILE *stream, uint32_t first, uint32_t
 		.names = &work->names,
 		.statement = site->statement,
 		.process_space = pass->set.constant_full ? "global" : "const",
+		.kernel = work->function->kernel,
 		.launch = work->launch,
 	};
 	bool inlined = work->forms[first] == FORM_INLINE, skips = is_guarded(work, site),
@@ -489,6 +486,10 @@ static int edit_place(struct work *work, uint32_t first, uint32_t end) {
 	return r;
 }
 
+static bool has_prefix(const char *text, struct ptx_range name, const char *prefix) {
+	return name.length >= strlen(prefix) && !memcmp(text + name.offset, prefix, strlen(prefix));
+}
+
 static bool has_calls(const struct ptx_body *body) {
 	for (uint32_t i = 0; i < body->statement_count; i++)
 		if (ptx_instruction_is(body, &body->statements[i], "call"))
@@ -496,15 +497,46 @@ static bool has_calls(const struct ptx_body *body) {
 	return false;
 }
 
-static int edit_sites(struct work *work) {
-	size_t left = INLINE_MAX;
-	uint32_t end;
+/* Declares the registers that programs of the function keep variables of a thread in. */
+static int keep_words(struct work *work) {
+	const struct probe_site start = { .statement = probe_site_first(work->body) };
+	const struct ptx_body *body = work->body;
+	const struct pass *pass = work->pass;
 	int r = 0;
+
+	for (uint32_t i = 0; i < work->sites.count && !r; i++)
+		r = probe_words_add(&work->words, &pass->set.programs[program_of(work, i)]);
+	if (r || !work->words.count)
+		return r;
+	if (!work->function->function->entry) {
+		ptx_error_set(pass->set.error, body->module->text,
+			      work->function->function->name.offset,
+			      "a device function has no variables of a thread (.thread): only a "
+			      "kernel keeps them");
+		return PROBE_E_FUNCTION;
+	}
+	for (uint32_t i = 0; i < body->register_count; i++)
+		if (has_prefix(body->module->text, body->registers[i].name, "%gpuprobe_thread")) {
+			ptx_error_set(pass->set.error, body->module->text,
+				      body->registers[i].name.offset,
+				      "the kernel has a register of a name of ours already");
+			return PROBE_E_TAKEN;
+		}
+	return probe_words_declare(&work->words, pass->set.edit,
+				   probe_site_offset(&work->names, &start));
+}
+
+static int edit_sites(struct work *work) {
+	uint32_t end;
+	size_t left;
+	int r;
 
 	work->forms = calloc((size_t)work->sites.count + 1, sizeof(*work->forms));
 	if (!work->forms)
 		return -ENOMEM;
 	work->nests = !work->function->function->entry && has_calls(work->body);
+	r = keep_words(work);
+	left = work->words.count ? INLINE_WORDS_MAX : INLINE_MAX;
 	choose_forms(work, false, &left);
 	choose_forms(work, true, &left);
 	for (uint32_t first = 0; first < work->sites.count && !r; first = end) {
@@ -513,29 +545,16 @@ static int edit_sites(struct work *work) {
 			r = edit_place(work, first, end);
 	}
 	free(work->forms);
+	probe_words_deinit(&work->words);
 	return r;
-}
-
-/* Did the function get a program? */
-static bool has_sites(const struct probe_function *function) {
-	for (uint32_t i = 0; i < function->use_count; i++)
-		if (function->uses[i].sites)
-			return true;
-	return false;
 }
 
 static int edit_function(struct pass *pass, const struct probe_function *function) {
 	struct work work = { .pass = pass, .function = function };
-	const size_t index = (size_t)(function->function - pass->set.module->functions);
 	struct ptx_error inner;
 	struct ptx_body body;
 	int r;
 
-	if (!function->function->entry && pass->bare.held[index]) {
-		for (uint32_t i = 0; i < function->use_count; i++)
-			function->uses[i].refused = true;
-		return 0;
-	}
 	r = ptx_body_parse(&body, pass->set.module, function->function, &inner);
 	if (r > 0) {
 		*pass->set.error = inner;
@@ -554,9 +573,6 @@ static int edit_function(struct pass *pass, const struct probe_function *functio
 			r = edit_sites(&work);
 		if (!r && work.reads_launch)
 			r = probe_launch_add(pass->set.edit, pass->set.module, function->function);
-		pass->bare.probed[index] = has_sites(function);
-		if (function->function->entry)
-			probe_bare_read_kernel(&pass->bare, &body);
 		probe_sites_deinit(&work.sites);
 		probe_names_deinit(&work.names);
 	}
@@ -581,7 +597,6 @@ static int check_functions(const struct ptx_module *module, struct probe_functio
 		ordered[index] = &functions[i];
 		for (uint32_t j = 0; j < functions[i].use_count; j++) {
 			functions[i].uses[j].sites = 0;
-			functions[i].uses[j].refused = false;
 			if (functions[i].uses[j].program >= program_count)
 				return -EINVAL;
 			if (function->body.length)
@@ -589,15 +604,6 @@ static int check_functions(const struct ptx_module *module, struct probe_functio
 		}
 	}
 	return 0;
-}
-
-/* Does a device function have uses? */
-static bool has_device_function(const struct ptx_module *module, struct probe_function **ordered) {
-	for (uint32_t i = 0; i < module->function_count; i++)
-		if (ordered[i] && ordered[i]->use_count && !module->functions[i].entry &&
-		    module->functions[i].body.length)
-			return true;
-	return false;
 }
 
 /* Everything between the checks and the clean-up. */
@@ -611,23 +617,16 @@ static int run(struct pass *pass, struct probe_function **ordered) {
 	if (!pass->callers)
 		return -ENOMEM;
 	r = probe_files_init(&pass->files, module);
-	if (!r)
-		r = probe_bare_init(&pass->bare, module);
-	if (!r && pass->options->bare && has_device_function(module, ordered))
-		r = probe_bare_read(&pass->bare, pass->set.error);
 	for (uint32_t i = 0; i < module->function_count && !r; i++)
 		if (ordered[i] && ordered[i]->use_count && module->functions[i].body.length)
 			r = edit_function(pass, ordered[i]);
 	if (fclose(pass->callers))
 		r = -ENOMEM;
-	if (!r && pass->options->bare)
-		r = probe_bare_write(&pass->bare, pass->set.edit);
 	if (!r)
 		r = program_set_insert(&pass->set);
 	if (!r && length)
 		r = ptx_edit_insert_after_header(pass->set.edit, module, callers, length);
 	free(callers);
-	probe_bare_deinit(&pass->bare);
 	probe_files_deinit(&pass->files);
 	return r;
 }

@@ -20,8 +20,7 @@ enum {
 	PROBE_E_TAKEN,
 	/* the module is for an architecture or address size that a program cannot run on */
 	PROBE_E_TARGET,
-	/* a function's body is not understood: one that gets programs or, with options.bare where
-	 * device functions do, any */
+	/* the body of a function that gets programs is not understood */
 	PROBE_E_FUNCTION,
 };
 
@@ -61,12 +60,16 @@ enum {
  * - the launch is 0 in functions that are no kernels, and without options.launch.
  */
 
-#define PROBE_BARE_SUFFIX "__gpuprobe_bare"
-
 /*
  * A program's PTX, laid out as daemon/worker/job.md says, without .version/.target/.address_size.
  * It defines .func (.param .b64 r) SYMBOL(.param .b64 c0, ...), one parameter for each field of the
  * context that it reads. Borrowed.
+ *
+ * Words of a thread's variables (POINT_THREAD of proto/point.h) are parameters, too, and then the
+ * result is .param .align 8 .b8 r[8 * (1 + words)]: what the program leaves in each stands behind
+ * the first 8 bytes. In a kernel such a word is a register, 0 where the thread begins, of all
+ * programs of one object, whose symbols differ behind the last '_' alone. Device functions cannot
+ * have such programs: PROBE_E_FUNCTION.
  */
 struct probe_program {
 	const char *symbol; /* NUL-terminated */
@@ -93,9 +96,8 @@ struct probe_use {
 	const char *file; /* LINE: matches the end of the path in .file, at a '/' or whole */
 	uint32_t line; /* LINE */
 	uint32_t block; /* BLOCK */
-	uint32_t sites; /* out: places where it stands now; 0: there is no such point, or it was
-			   refused */
-	bool refused; /* out: the function is one that gets no program with options.bare */
+	bool ptx; /* it is for twins from PTX alone (the caller's) */
+	uint32_t sites; /* out: places where it stands now; 0: there is no such point */
 };
 
 /* A function of the module (kernel or device function), with what is to be put into it; in calling
@@ -104,6 +106,7 @@ struct probe_function {
 	const struct ptx_function *function;
 	struct probe_use *uses;
 	uint32_t use_count;
+	const char *kernel; /* whose id programs see; NULL: its own */
 };
 
 /* An instruction that got a memory probe. */
@@ -122,16 +125,8 @@ struct probe_options {
 	size_t n_stubs;
 	uint32_t image; /* upper half of instruction ids */
 	bool call; /* call programs even where they could be inlined */
+	bool inlined; /* inline them however large they are */
 	uint32_t capability; /* of the device, 90 is sm_90; 0: not known */
-	/*
-	 * Each kernel that got a probe, or calls a device function with one, is also put into the
-	 * module as it was, as a kernel of the same linkage and attributes named with
-	 * PROBE_BARE_SUFFIX behind its name; so are the device functions between them, which these
-	 * call. Nothing is done about a kernel whose name is taken or that has memory of its own.
-	 * Device functions for which it cannot be done, or not for all that call them (their
-	 * address is taken, they have an alias), get no program.
-	 */
-	bool bare;
 	/*
 	 * Whoever launches the kernels gives them the block of a launch (proto/launch.h) behind
 	 * their parameters. A kernel gets that parameter only if one of its programs reads the

@@ -40,7 +40,6 @@ static const char usage[] =
 	"       --stub NAME                     calls of this stand for the entry\n"
 	"       --image N                       upper half of the ids of instructions\n"
 	"       --call                          call programs, even if they could be put there\n"
-	"       --bare                          keep kernels as they were, too, under other names\n"
 	"       --instructions                  list the instructions that got memory probes\n";
 
 #define TEXT_MAX ((size_t)1 << 32)
@@ -498,9 +497,6 @@ static bool read_option(struct request *request, int option) {
 	case 'C':
 		request->options.call = true;
 		return true;
-	case 'b':
-		request->options.bare = true;
-		return true;
 	case 'l':
 		request->instructions = true;
 		return true;
@@ -523,7 +519,6 @@ static int probe(int argc, char **argv) {
 		{ "image", required_argument, NULL, 'I' },
 		{ "call", no_argument, NULL, 'C' },
 		{ "instructions", no_argument, NULL, 'l' },
-		{ "bare", no_argument, NULL, 'b' },
 		{ "output", required_argument, NULL, 'o' },
 		{ 0 },
 	};

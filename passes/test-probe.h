@@ -37,7 +37,6 @@ struct trial {
 	struct probe_result result;
 	struct ptx_error error;
 	uint32_t sites[USES_MAX];
-	bool refused; /* a function */
 	char *out;
 };
 
@@ -60,7 +59,6 @@ static inline int attempt(const char *text, struct trial *trial) {
 	trial->out = NULL;
 	trial->result = (struct probe_result){ 0 };
 	memset(trial->sites, 0, sizeof(trial->sites));
-	trial->refused = false;
 	if (ptx_module_parse(&module, text, strlen(text), &trial->error))
 		fail_msg("%u:%u: %s\n%s", trial->error.line, trial->error.column,
 			 trial->error.message, text);
@@ -85,10 +83,8 @@ static inline int attempt(const char *text, struct trial *trial) {
 		assert_int_equal(strlen(trial->out), length);
 	}
 	for (size_t i = 0; i < n; i++)
-		for (uint32_t j = 0; j < trial->use_count; j++) {
+		for (uint32_t j = 0; j < trial->use_count; j++)
 			trial->sites[j] += functions[i].uses[j].sites;
-			trial->refused |= functions[i].uses[j].refused;
-		}
 	ptx_edit_free(edit);
 	ptx_module_deinit(&module);
 	free(functions);

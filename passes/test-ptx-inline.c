@@ -65,7 +65,7 @@ static char *inlined(const char *program) {
 	stream = open_memstream(&block, &length);
 	assert_non_null(stream);
 	r = ptx_inline_write(stream, &module, ptx_module_find_function(&module, "p", 1), arguments,
-			     "_s");
+			     NULL, 0, "_s");
 	assert_int_equal(fclose(stream), 0);
 	ptx_module_deinit(&module);
 	assert_in_range(r, 0, PTX_INLINE_E_CANNOT);

@@ -165,6 +165,20 @@ enum gpuprobe_map_type {
  * volatile) is constant: a program is compiled for its values. A branch that these values rule out
  * may do what no GPU can.
  *
+ * Variables of a thread: global variables in the section .thread.
+ *
+ *     __u64 begin SEC(".thread");
+ *
+ * Each is a register of the GPU's thread, from its entry into the kernel to its exit: 0 at first,
+ * one for all programs of the object at that kernel, never seen by other threads or launches.
+ * Nothing of it is in memory, so no map shows it: at the end a program stores what it has, once.
+ * All of an object together have at most 64 bytes. Loads, stores and atomic instructions (which
+ * are plain here) of 1, 2, 4 and 8 bytes; arrays and structs, too, also with an index that is not
+ * known, which costs a few instructions a word. A helper cannot take the address of one: copy it
+ * to a variable of the function. Such programs stand in kernels, not in device functions, and not
+ * on the sanitizer engine. `attach` refuses all else, naming the variable. Two attachments of an
+ * object have variables of their own.
+ *
  * bpf_printk: the conversions of Linux, at most 12 arguments, a format of at most 255 bytes. %s
  * prints an address, because the string is in the GPU's memory. It writes to the object's log,
  * which is a ring; it returns 0, or -ENOSPC if the ring has no room.
@@ -206,6 +220,86 @@ static __u64 (*const bpf_get_device_ordinal)(void) =
 	(void *)512; /* as the process numbers devices */
 
 /*
+ * Lanes of a warp. Each of these helpers speaks of the lanes that are together: those that execute
+ * this very call at the same moment. Masks have bit i for lane i. No lane waits for one that is
+ * elsewhere: where lanes parted before the call, each part gets results of its own, and a lane that
+ * is alone is a part, too. At a kernel's entry all lanes of a warp are together; behind branches
+ * that lanes took differently, and in loops, they may not be, though they run the same program, and
+ * two calls one after the other need not see the same lanes. The lanes of two branches of the
+ * source may meet in one call if the compiler made one of two.
+ */
+static __u64 (*const bpf_warp_active)(void) = (void *)514; /* which lanes are together */
+static __u64 (*const bpf_warp_is_leader)(void) = (void *)515; /* 1 in the lowest of them, else 0 */
+static __u64 (*const bpf_warp_ballot)(__u64 condition) = (void *)516; /* those where it is not 0 */
+static __u64 (*const bpf_warp_any)(__u64 condition) = (void *)517; /* 1: it is not 0 in one */
+static __u64 (*const bpf_warp_all)(__u64 condition) = (void *)518; /* 1: it is not 0 in each */
+/* Those that have the same value as the calling lane. Needs a GPU of sm_70 or newer. */
+static __u64 (*const bpf_warp_match)(__u64 value) = (void *)519;
+/*
+ * The value that another lane passes: the one of that number, the one that is so far below or
+ * above, the one whose number differs in these bits. If there is no such lane, or it is not
+ * together with the calling one: the own value.
+ */
+static __u64 (*const bpf_warp_shuffle)(__u64 value, __u64 lane) = (void *)520;
+static __u64 (*const bpf_warp_shuffle_up)(__u64 value, __u64 distance) = (void *)521;
+static __u64 (*const bpf_warp_shuffle_down)(__u64 value, __u64 distance) = (void *)522;
+static __u64 (*const bpf_warp_shuffle_xor)(__u64 value, __u64 bits) = (void *)523;
+static __u64 (*const bpf_warp_sum)(__u64 value) = (void *)524; /* of all values, in each lane */
+
+/*
+ * Atomic changes of 8 bytes of a map's value, whose address must be a multiple of 8: the smaller or
+ * the larger of what is there and a number, or a sum of f64 (sums depend on their order in the last
+ * bits; of one that is not a number the bits are not said; needs a GPU of sm_60 or newer). All
+ * threads of the device see them, as other atomics; they return 0. A new value is 0: store what a
+ * minimum begins with. A reader adds up the copies of several processes, minima as well:
+ * `map dump --per-process` shows each. In PERCPU maps each SM has a minimum of its own.
+ */
+static long (*const bpf_atomic_min_u64)(__u64 *address, __u64 number) = (void *)525;
+static long (*const bpf_atomic_max_u64)(__u64 *address, __u64 number) = (void *)526;
+static long (*const bpf_atomic_min_s64)(__s64 *address, __s64 number) = (void *)527;
+static long (*const bpf_atomic_max_s64)(__s64 *address, __s64 number) = (void *)528;
+static long (*const bpf_atomic_add_f64)(void *address, __u64 number) = (void *)529;
+
+/* The highest bit that is set, 0 to 63: which power of two is not above the value. Of 0: 0. */
+static __u64 (*const bpf_log2)(__u64 value) = (void *)530;
+
+/*
+ * Floats. eBPF has none: a program holds their bits in an integer, as they are in registers,
+ * parameters and memory; above the bits of a narrow format may be anything.
+ */
+enum gpuprobe_number {
+	GPUPROBE_F64 = 0,
+	GPUPROBE_F32 = 1,
+	GPUPROBE_F16 = 2,
+	GPUPROBE_BF16 = 3,
+	GPUPROBE_S64 = 4, /* integers, for conversions */
+	GPUPROBE_U64 = 5,
+};
+
+/*
+ * A number of one format in another one: the nearest, of two that are as near the even one; to an
+ * integer it is cut off, and is the nearest that there is where it has no room. An integer becomes
+ * a float by way of f64. A NaN is 0 as an integer, and as a float the quiet one without a sign and
+ * a payload. A format that there is not: 0.
+ */
+static __u64 (*const bpf_float_convert)(__u64 number, __u64 from, __u64 to) = (void *)531;
+
+/* Of two floats of a format: -1 if a is less than b, 0 if they are equal (0 and -0 are), 1 if it is
+ * more, 2 if one is a NaN. Not a format of floats: -EINVAL. */
+static long (*const bpf_float_compare)(__u64 a, __u64 b, __u64 format) = (void *)532;
+
+enum gpuprobe_float_class {
+	GPUPROBE_FLOAT_ZERO = 0,
+	GPUPROBE_FLOAT_SUBNORMAL = 1,
+	GPUPROBE_FLOAT_NORMAL = 2,
+	GPUPROBE_FLOAT_INFINITE = 3,
+	GPUPROBE_FLOAT_NAN = 4,
+};
+
+/* An enum gpuprobe_float_class; not a format of floats: -EINVAL. */
+static long (*const bpf_float_class)(__u64 number, __u64 format) = (void *)533;
+
+/*
  * Ids. Give members of keys, values and records these types. Then `gpuprobectl map dump` and `ring
  * read` show the kernel's name and the source line instead of the number. In JSON they are strings
  * of 16 hexadecimal digits, as in `gpuprobectl --json kernel list`.
@@ -234,9 +328,9 @@ struct gpuprobe_kernel_ctx {
 };
 
 /*
- * A launch. All is 0 where it is not known: in device functions, on the sanitizer engine, where the
- * image of the module is replaced (gpuprobe-shim(7)), and in kernels whose parameters leave no
- * room (they take more than 4064 bytes; 32728 with PTX 8.1 and newer for sm_70 and newer).
+ * A launch. All is 0 where it is not known: in device functions, on the sanitizer engine, and in
+ * kernels whose parameters leave no room (they take more than 4064 bytes; 32728 with PTX 8.1 and
+ * newer for sm_70 and newer).
  */
 struct gpuprobe_launch {
 	__u64 id; /* no other launch has it, in whatever process. Those of one host thread are

@@ -19,6 +19,8 @@ enum helper_kind {
 	HELPER_MAP_DELETE,
 	HELPER_SCALAR, /* no arguments, a number */
 	HELPER_TRIPLE, /* writes three u64 through R1, R2, R3; returns 0 */
+	HELPER_NUMBER, /* helper_arguments() numbers from R1 on, a number */
+	HELPER_ATOMIC, /* changes the 8 bytes of a map's value at R1 by the number R2; returns 0 */
 	HELPER_MEMBAR,
 	HELPER_PID_TGID, /* of the process slot, as the next two */
 	HELPER_DEVICE,
@@ -39,7 +41,12 @@ enum helper_kind {
 enum helper_stub {
 	HELPER_STUB_NONE, /* the kernel's own helper of that number */
 	HELPER_STUB_SCALAR, /* returns an unknown number */
+	HELPER_STUB_NUMBER1, /* the same; R1 is a number */
+	HELPER_STUB_NUMBER2, /* R1 and R2 are */
+	HELPER_STUB_NUMBER3, /* R1, R2 and R3 are */
 	HELPER_STUB_LANE, /* returns an unknown number of 0..31 */
+	HELPER_STUB_BIT, /* returns an unknown number of 0..63; R1 is a number */
+	HELPER_STUB_ATOMIC, /* adds the number R2 atomically to 8 bytes at R1 */
 	HELPER_STUB_WRITE3, /* three unknown numbers of 32 bits go through R1, R2, R3 */
 	HELPER_STUB_PUTS, /* reads bytes through R1 up to a zero byte, at most 255 */
 	HELPER_STUB_RING, /* bpf_ringbuf_output in place of bpf_perf_event_output */
@@ -54,8 +61,12 @@ struct helper {
 	const char *name;
 	enum helper_kind kind;
 	enum helper_stub stub;
-	const char *device; /* SCALAR: the function of the device library that gives the number;
-			       TRIPLE: the three functions' name without _x, _y, _z; else NULL */
+	/*
+	 * SCALAR, NUMBER, ATOMIC: the function of the device library that does it (ATOMIC: with
+	 * _sys behind the name for memory of the host); TRIPLE: the three functions' name without
+	 * _x, _y, _z; else NULL.
+	 */
+	const char *device;
 	unsigned sm; /* the least architecture that has it, 90 is sm_90; 0: all that we support */
 };
 
@@ -91,6 +102,37 @@ static const struct helper helper_table[] = {
 	{ 511, "bpf_get_lane_id", HELPER_SCALAR, HELPER_STUB_LANE, "gpuprobe_lane_id", 0 },
 	{ 512, "bpf_get_device_ordinal", HELPER_DEVICE, HELPER_STUB_SCALAR, NULL, 0 },
 	{ 513, "bpf_get_cluster_id", HELPER_TRIPLE, HELPER_STUB_WRITE3, "gpuprobe_cluster_id", 90 },
+	{ 514, "bpf_warp_active", HELPER_NUMBER, HELPER_STUB_SCALAR, "gpuprobe_warp_active", 0 },
+	{ 515, "bpf_warp_is_leader", HELPER_NUMBER, HELPER_STUB_SCALAR, "gpuprobe_warp_is_leader",
+	  0 },
+	{ 516, "bpf_warp_ballot", HELPER_NUMBER, HELPER_STUB_NUMBER1, "gpuprobe_warp_ballot", 0 },
+	{ 517, "bpf_warp_any", HELPER_NUMBER, HELPER_STUB_NUMBER1, "gpuprobe_warp_any", 0 },
+	{ 518, "bpf_warp_all", HELPER_NUMBER, HELPER_STUB_NUMBER1, "gpuprobe_warp_all", 0 },
+	{ 519, "bpf_warp_match", HELPER_NUMBER, HELPER_STUB_NUMBER1, "gpuprobe_warp_match", 70 },
+	{ 520, "bpf_warp_shuffle", HELPER_NUMBER, HELPER_STUB_NUMBER2, "gpuprobe_warp_shuffle", 0 },
+	{ 521, "bpf_warp_shuffle_up", HELPER_NUMBER, HELPER_STUB_NUMBER2,
+	  "gpuprobe_warp_shuffle_up", 0 },
+	{ 522, "bpf_warp_shuffle_down", HELPER_NUMBER, HELPER_STUB_NUMBER2,
+	  "gpuprobe_warp_shuffle_down", 0 },
+	{ 523, "bpf_warp_shuffle_xor", HELPER_NUMBER, HELPER_STUB_NUMBER2,
+	  "gpuprobe_warp_shuffle_xor", 0 },
+	{ 524, "bpf_warp_sum", HELPER_NUMBER, HELPER_STUB_NUMBER1, "gpuprobe_warp_sum", 0 },
+	{ 525, "bpf_atomic_min_u64", HELPER_ATOMIC, HELPER_STUB_ATOMIC, "gpuprobe_atomic_min_u64",
+	  0 },
+	{ 526, "bpf_atomic_max_u64", HELPER_ATOMIC, HELPER_STUB_ATOMIC, "gpuprobe_atomic_max_u64",
+	  0 },
+	{ 527, "bpf_atomic_min_s64", HELPER_ATOMIC, HELPER_STUB_ATOMIC, "gpuprobe_atomic_min_s64",
+	  0 },
+	{ 528, "bpf_atomic_max_s64", HELPER_ATOMIC, HELPER_STUB_ATOMIC, "gpuprobe_atomic_max_s64",
+	  0 },
+	{ 529, "bpf_atomic_add_f64", HELPER_ATOMIC, HELPER_STUB_ATOMIC, "gpuprobe_atomic_add_f64",
+	  60 },
+	{ 530, "bpf_log2", HELPER_NUMBER, HELPER_STUB_BIT, "gpuprobe_log2", 0 },
+	{ 531, "bpf_float_convert", HELPER_NUMBER, HELPER_STUB_NUMBER3, "gpuprobe_float_convert",
+	  0 },
+	{ 532, "bpf_float_compare", HELPER_NUMBER, HELPER_STUB_NUMBER3, "gpuprobe_float_compare",
+	  0 },
+	{ 533, "bpf_float_class", HELPER_NUMBER, HELPER_STUB_NUMBER2, "gpuprobe_float_class", 0 },
 };
 #define HELPER_COUNT (sizeof(helper_table) / sizeof(helper_table[0]))
 
@@ -105,6 +147,21 @@ static inline const struct helper *helper_find(int32_t id) {
 /* Whether only a GPU has the helper. */
 static inline bool helper_is_gpu(int32_t id) {
 	return id >= HELPER_OWN_FIRST && helper_find(id);
+}
+
+/* How many numbers a NUMBER takes. */
+static inline unsigned helper_arguments(const struct helper *helper) {
+	switch (helper->stub) {
+	case HELPER_STUB_NUMBER3:
+		return 3;
+	case HELPER_STUB_NUMBER2:
+		return 2;
+	case HELPER_STUB_NUMBER1:
+	case HELPER_STUB_BIT:
+		return 1;
+	default:
+		return 0;
+	}
 }
 
 /* Whether a helper writes to the log. */

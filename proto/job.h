@@ -46,8 +46,8 @@ static inline int job_word(const char *const *words, size_t n, const char *text)
 enum job_status {
 	JOB_ERROR,
 	JOB_PONG, /* of `ping` */
-	JOB_REPLACED, /* of `image`, as the next two: the output is a new image */
-	JOB_OWN, /* the process keeps its own image, for a reason */
+	JOB_MADE, /* of `image`, as the next two: the output is a twin */
+	JOB_OWN, /* there is none, for a reason: the process launches its own kernels */
 	JOB_TEXT, /* a stage that makes no image is done */
 	JOB_PLANNED, /* of `patch` */
 	JOB_LINKED,
@@ -55,7 +55,7 @@ enum job_status {
 	JOB_PASSED,
 };
 static const char *const job_statuses[] = {
-	[JOB_ERROR] = "error",   [JOB_PONG] = "pong",         [JOB_REPLACED] = "replaced",
+	[JOB_ERROR] = "error",   [JOB_PONG] = "pong",         [JOB_MADE] = "made",
 	[JOB_OWN] = "own",       [JOB_TEXT] = "text",         [JOB_PLANNED] = "planned",
 	[JOB_LINKED] = "linked", [JOB_COMPILED] = "compiled", [JOB_PASSED] = "passed",
 };
@@ -77,11 +77,29 @@ static const char *const job_errors[] = {
 	[JOB_E_OBJECT] = "object",       [JOB_E_PASS] = "pass",
 };
 
-/* Why a process keeps its own image (JOB_KEY_CAUSE), where the daemon has to know. */
+/* Why there is no twin (JOB_KEY_CAUSE), where the daemon has to know. */
 enum job_cause {
 	JOB_CAUSE_NO_PTX, /* no PTX that could be edited: machine code alone could be patched */
 };
 static const char *const job_causes[] = { [JOB_CAUSE_NO_PTX] = "no_ptx" };
+
+/*
+ * From what a job `image` makes a twin (JOB_KEY_TWINS of the request, JOB_KEY_TWIN of the reply).
+ * "First": from the other where that cannot be. Machine code needs a cubin for exactly the device;
+ * JOB_TWINS_PTX_FIRST takes it only for architectures on which it has run.
+ */
+enum job_twins {
+	JOB_TWINS_PTX, /* the request's default */
+	JOB_TWINS_PTX_FIRST,
+	JOB_TWINS_MACHINE_CODE_FIRST,
+	JOB_TWINS_MACHINE_CODE,
+};
+static const char *const job_twins[] = {
+	[JOB_TWINS_PTX] = "ptx",
+	[JOB_TWINS_PTX_FIRST] = "ptx_first",
+	[JOB_TWINS_MACHINE_CODE_FIRST] = "machine_code_first",
+	[JOB_TWINS_MACHINE_CODE] = "machine_code",
+};
 
 /* Stages of a job `image`, in their order; all in one where no pass of the user takes part. */
 enum job_stage {
@@ -129,14 +147,15 @@ static const char *const job_image_kinds[] = { [1] = "fatbin", [2] = "ptx", [3] 
 
 /* Requests of `image` and `patch`. */
 #define JOB_KEY_KIND "kind"
-#define JOB_KEY_FLAGS "flags"
 #define JOB_KEY_CAPABILITY "capability"
 #define JOB_KEY_IMAGE "image"
 #define JOB_KEY_STUBS "stubs"
 #define JOB_KEY_CALL "call"
 #define JOB_KEY_STAGE "stage"
-#define JOB_KEY_BARE "bare"
 #define JOB_KEY_ONE_THREAD "one_thread"
+#define JOB_KEY_TWINS "twins"
+#define JOB_KEY_PTX "ptx" /* of an attachment: it is for twins from PTX alone */
+#define JOB_KEY_TWIN "twin" /* of a reply: what it was made from */
 #define JOB_KEY_PROGRAMS "programs"
 #define JOB_KEY_ATTACHMENTS "attachments" /* also of a kernel in a reply */
 

@@ -10,11 +10,11 @@
  * function then returns at once).
  *
  * The shim sends WIRE_IMAGE of kind WIRE_IMAGE_NAMES (wire.h). Its memfd is a *list of names*: the
- * kernels of the loaded modules. The answer WIRE_VERDICT_REPLACED carries a memfd with a *plan*,
+ * kernels of the loaded modules. The answer WIRE_VERDICT_MADE carries a memfd with a *plan*,
  * and SLOTs that say what to write where in the data of every kernel. WIRE_VERDICT_OWN: there is
  * nothing to patch, or nothing now (enum wire_later).
  *
- * In all else a plan is like a replaced image: it has a module_id, is armed (its slots have memory
+ * In all else a plan is like a twin: it has a module_id, is armed (its slots have memory
  * in a context), and unloaded (the shim has another plan, or none). All integers are little-endian;
  * every record begins at a multiple of 8 bytes.
  */

@@ -48,6 +48,17 @@ enum point_context {
 #define POINT_LAUNCH_SIZE 32 /* of a struct gpuprobe_launch */
 #define POINT_CONTEXT_MAX (POINT_STRUCT_MAX + POINT_LAUNCH_SIZE) /* bytes of the longest list */
 
+/*
+ * Variables of a thread (section .thread) are no part of a context, but a program gets their words
+ * of 8 bytes as it gets fields: word n has this offset. Unlike a field, a word is given back, too.
+ */
+#define POINT_THREAD 1024
+#define POINT_THREAD_WORDS 8 /* of all variables of an object */
+
+static inline bool point_is_thread(uint32_t offset) {
+	return offset >= POINT_THREAD && offset < POINT_THREAD + 8 * POINT_THREAD_WORDS;
+}
+
 static const struct {
 	const char *name;
 	uint32_t size;

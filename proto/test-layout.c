@@ -29,7 +29,6 @@ SIZE(wire_unload, 24);
 SIZE(wire_report, 216);
 SIZE(wire_sync, 16);
 SIZE(wire_disarm, 24);
-SIZE(wire_retire, 24);
 SIZE(wire_synced, 16);
 SIZE(wire_trace, 24);
 SIZE(wire_trace_reply, 24);

@@ -3,7 +3,7 @@
 
 /*
  * The image of a twin: a second module, beside one that an application has loaded, with the same
- * kernels and probes in them (WIRE_IMAGE_FLAG_TWIN of wire.h).
+ * kernels and probes in them: the answer to an image (wire.h).
  *
  * A twin has no data of the application. Its code finds the addresses of the application's
  * variables in 8-byte slots of the image, and the shim writes them there before the driver gets

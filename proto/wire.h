@@ -12,7 +12,7 @@
  * checks seals and size before mapping.
  *
  * A process opens up to three connections, told apart by wire_hello.role:
- *   LOADER   strictly request and reply, driven by the thread that loads a module:
+ *   LOADER   strictly request and reply, driven by a thread that launches a kernel:
  *              HELLO -> WELCOME,
  *              IMAGE -> IMAGE_REPLY [+ slot_count x SLOT + IDS],
  *              INSTANCE -> INSTANCE_REPLY,
@@ -24,12 +24,11 @@
  *              TRACE -> TRACE_REPLY,
  *              then nothing, until one side closes it: the daemon when the trace is over, the
  *              process when it ends. Calls go through shared memory (trace-ring.h).
- *   MIRROR   opened only while there are instances, or replaced modules that are not retired. The
- *            daemon speaks first:
+ *   MIRROR   opened only while there are instances, twins or patches. The daemon speaks first:
  *              HELLO -> WELCOME, then at any time
  *              SYNC -> SYNCED,
  *              DISARM -> SYNCED,
- *              RETIRE, and another WELCOME (it sets a new mirror_period_ms), which have no reply.
+ *              and another WELCOME (it sets a new mirror_period_ms), which has no reply.
  * The daemon identifies the process by SO_PEERCRED only; it trusts no message on that. When the
  * last connection of a process closes, the daemon takes the process as gone and folds its map
  * instances into the maps' totals.
@@ -45,7 +44,7 @@
  * connection then. Such a process goes on counting in the memory that it has, as without a daemon.
  *
  * On an unknown type, wrong version, wrong size, or a missing or surplus descriptor the receiver
- * closes the connection. The shim then lets the application use its own image.
+ * closes the connection. The shim then launches the application's own kernels.
  */
 
 #include <stddef.h>
@@ -53,7 +52,7 @@
 
 #define WIRE_MAGIC UINT32_C(0x57525047) /* "GPRW" */
 #ifndef WIRE_VERSION /* tests build programs of other versions */
-#define WIRE_VERSION UINT16_C(6)
+#define WIRE_VERSION UINT16_C(7)
 #endif
 
 #define WIRE_REASON_MAX 192 /* one line of text, NUL-terminated and NUL-padded */
@@ -82,10 +81,9 @@ enum wire_type {
 	WIRE_INSTANCE_REPLY = 67,
 	WIRE_SYNC = 68,
 	WIRE_DISARM = 69,
-	WIRE_RETIRE = 70,
-	WIRE_TRACE_REPLY = 71,
-	WIRE_RESUMED = 72,
-	WIRE_KEPT = 73,
+	WIRE_TRACE_REPLY = 70,
+	WIRE_RESUMED = 71,
+	WIRE_KEPT = 72,
 	/* either way */
 	WIRE_IDS = 128,
 };
@@ -132,16 +130,10 @@ enum wire_image_kind {
 };
 
 enum wire_image_flags {
-	WIRE_IMAGE_FLAG_RELOCATABLE =
-		1 << 0, /* wrapper version 2 (-rdc=true): only the linked part is sent */
-	WIRE_IMAGE_FLAG_OPTIONS =
-		1 << 1, /* the application gave compiler options: PTX must stay PTX */
-	WIRE_IMAGE_FLAG_TWIN =
-		1 << 2, /* the module is loaded already: the answer is a twin's image (twin.h); it
-			   comes at once, and is WIRE_LATER_KEEP while there is none yet */
 	WIRE_IMAGE_FLAG_AWAITED =
-		1 << 3, /* with TWIN: the module was loaded under an attachment, and its first
-			   launch waits: the answer may take as long as the process's budget */
+		1 << 0, /* the module was loaded under an attachment, and its first launch waits:
+			   the answer may take as long as the process's budget. Else it comes at
+			   once, and is WIRE_LATER_KEEP while there is no twin yet */
 };
 
 /*
@@ -160,38 +152,35 @@ struct wire_image {
 };
 
 enum wire_verdict {
-	WIRE_VERDICT_OWN =
-		0, /* the shim hands the application's own image to the driver; no descriptor */
-	WIRE_VERDICT_REPLACED = 1, /* the shim hands the new image to the driver; descriptor: the
-				      sealed new image */
+	WIRE_VERDICT_OWN = 0, /* the application's own kernels are launched; no descriptor */
+	WIRE_VERDICT_MADE = 1, /* descriptor: the sealed image of a twin (twin.h), or a plan
+				  (patch.h) */
 };
 
 /*
  * In an answer without a plan or a twin: whether the shim asks again later, and what becomes of the
- * patches, or of the twin, that are in place. Of the image of a module that is being loaded the
- * shim does not ask again.
+ * patches, or of the twin, that are in place.
  */
 enum wire_later {
 	WIRE_LATER_NOT = 0, /* there is nothing to patch, and no twin */
 	WIRE_LATER_KEEP = 1, /* what is in place stays */
-	WIRE_LATER_BARE = 2, /* what is in place is removed, because some attachments are gone */
+	WIRE_LATER_REMOVE = 2, /* what is in place is removed, because some attachments are gone */
 };
 
 /*
- * Descriptor: the new image, if replaced. slot_count SLOT messages follow on the same connection,
+ * Descriptor: the twin or plan, if made. slot_count SLOT messages follow on the same connection,
  * then as many IDS messages as attachment_count ids of attachments need.
  */
 struct wire_image_reply {
 	struct wire_header header;
-	uint64_t module_id; /* identifies this load in ARMED, UNLOAD, REPORT; never 0 */
-	uint64_t image_size; /* bytes, 0 when not replaced; the image starts at offset 0 of the
-				memfd */
+	uint64_t module_id; /* identifies the twin or plan in ARMED, UNLOAD, REPORT; never 0 */
+	uint64_t image_size; /* bytes, 0 if not made; the image starts at offset 0 of the memfd */
 	uint32_t verdict; /* enum wire_verdict */
-	uint32_t slot_count; /* <= WIRE_SLOTS_MAX, 0 when not replaced */
-	uint32_t attachment_count; /* <= WIRE_ATTACHMENTS_MAX, 0 when not replaced */
-	uint32_t later; /* enum wire_later; 0 when replaced */
-	char reason[WIRE_REASON_MAX]; /* why the application's own image is used; empty when
-					 replaced */
+	uint32_t slot_count; /* <= WIRE_SLOTS_MAX, 0 if not made */
+	uint32_t attachment_count; /* <= WIRE_ATTACHMENTS_MAX, 0 if not made */
+	uint32_t later; /* enum wire_later; 0 if made */
+	char reason[WIRE_REASON_MAX]; /* why the application's own kernels are launched; empty if
+					 made */
 };
 
 enum wire_slot_kind {
@@ -228,7 +217,7 @@ struct gpuprobe_process {
 	uint64_t reserved[4]; /* 0 */
 };
 
-/* One variable of the new module. */
+/* One variable of the twin's module. */
 struct wire_slot {
 	struct wire_header header;
 	uint64_t module_id;
@@ -250,11 +239,11 @@ struct wire_ids {
 
 enum wire_resume_flags {
 	WIRE_RESUME_ARMED = 1 << 0, /* in at least one context */
-	WIRE_RESUME_PLAN = 1 << 1, /* it is a plan of the sanitizer engine and replaced no image */
+	WIRE_RESUME_PLAN = 1 << 1, /* it is a plan of the sanitizer engine */
 };
 
 /*
- * A module that an earlier daemon of the session replaced. IDS messages follow, with the ids of its
+ * A twin or plan of an earlier daemon of the session. IDS messages follow, with the ids of its
  * attachments, then of its maps.
  */
 struct wire_resume {
@@ -269,7 +258,7 @@ struct wire_resume {
 struct wire_resumed {
 	struct wire_header header;
 	uint64_t module_id;
-	uint32_t known; /* 0: none of its attachments is left; handle it as RETIRE */
+	uint32_t known; /* 0: none of its attachments is left */
 	uint32_t reserved; /* 0 */
 };
 
@@ -358,15 +347,6 @@ struct wire_disarm {
 	uint64_t map_id;
 };
 
-/*
- * None of the attachments that a replaced module was made for is left. From now on its kernels may
- * be launched without probes ("bare" kernels, passes/probe.h).
- */
-struct wire_retire {
-	struct wire_header header;
-	uint64_t module_id;
-};
-
 /* Asks whether anybody traces this process. */
 struct wire_trace {
 	struct wire_header header;
@@ -404,7 +384,6 @@ union wire_message {
 	struct wire_report report;
 	struct wire_sync sync;
 	struct wire_disarm disarm;
-	struct wire_retire retire;
 	struct wire_synced synced;
 	struct wire_trace trace;
 	struct wire_trace_reply trace_reply;
@@ -446,8 +425,6 @@ static inline size_t wire_size(uint16_t type) {
 		return sizeof(struct wire_sync);
 	case WIRE_DISARM:
 		return sizeof(struct wire_disarm);
-	case WIRE_RETIRE:
-		return sizeof(struct wire_retire);
 	case WIRE_TRACE_REPLY:
 		return sizeof(struct wire_trace_reply);
 	case WIRE_IDS:

@@ -54,12 +54,11 @@ ROOMS = {
     "daemon/translator": ["device", "check", "emit", "job", "."],
     "daemon/worker": ["base", "fatbin", "sass", "compiler", "image", "patch", "ptxpass", "."],
     "shim": ["libc", "base", "driver", "interest", "engine", "trace", "module", "graph", "patch", "entry", "link", "hold", "sanitizer", "cupti"],
-    "ctl": ["base", "shim", "rm", "trace", "gputrace", "commands", "doctor", "."],
+    "ctl": ["base", "shim", "rm", "session", "trace", "gputrace", "commands", "doctor", "."],
     "ctl/trace": ["base", "decode", "read", "write", "report", "."],
 }
 KNOWN = {
     "daemon/gpuprobed -> daemon/translator": 1,
-    "daemon/gpuprobed -> passes": 1,
     "daemon/gpuprobed: settings -> metrics": 1,
     "daemon/gpuprobed: settings -> registry": 1,
     "daemon/gpuprobed: settings -> trace": 1,

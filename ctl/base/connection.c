@@ -62,9 +62,12 @@ static int dial(struct ctl *ctl, int timeout_ms) {
 
 /* Says why there is no connection to ctl->path. */
 static int unreachable(struct ctl *ctl, int error) {
-	if (ctl->seeking && (error == ENOENT || error == ECONNREFUSED))
+	const bool denied = error == EACCES || error == EPERM;
+
+	if (ctl->seeking &&
+	    (error == ENOENT || error == ECONNREFUSED || (denied && !ctl->socket && !ctl->session)))
 		return CTL_UNREACHABLE;
-	if (error == EACCES || error == EPERM)
+	if (denied)
 		return ctl_fail(CTL_PERMISSION, "%s: %s: you may not talk to this daemon; try sudo",
 				ctl->path, strerror(error));
 	if (error == ENAMETOOLONG)

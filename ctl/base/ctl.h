@@ -124,7 +124,8 @@ int ctl_fail_open(const char *path, int error, bool write);
 
 /* connection.c */
 bool ctl_connect_again(struct ctl *ctl);
-/* Connects, as the first call would. CTL_UNREACHABLE without a message: nobody listens there. */
+/* Connects, as the first call would. CTL_UNREACHABLE without a message: nobody listens there, or
+ * the system's daemon may not be spoken to. */
 int ctl_seek(struct ctl *ctl);
 /* Where the log of the daemon is that we are connected to, or tried to: the journal has the
  * system's alone. */
@@ -179,6 +180,10 @@ bool ctl_process_libraries(int64_t pid, struct ctl_process_libraries *libraries)
 /* map.c: dumps a map, by its name or id, as `map dump` does; JSON has no line end. Returns the exit
  * status. */
 int ctl_dump_map(struct ctl *ctl, const char *map, bool nonzero);
+
+/* ring.c: prints the records that are in a ring now, as `ring read` does; as elements of a JSON
+ * array if asked. Returns the exit status. */
+int ctl_read_ring(struct ctl *ctl, const char *map, bool in_array);
 
 /* kernel.c: fills in the demangled name of a kernel that the daemon listed, where it has not got
  * it. */

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "ctl/base/ctl.h"
+#include "attach-run.h"
 #include "export.h"
 #include "ctl/base/object-file.h"
 #include "lib/json.h"
@@ -24,16 +25,24 @@ struct attach {
 	json_object *parameters;
 	const char *exports[EXPORTS_MAX];
 	size_t n_exports;
+	char **command; /* behind a --; NULL: there is none */
+	bool nonzero;
 };
 
 static const char attach_help[] =
 	"Usage: gpuprobectl attach [OPTION]... FILE\n"
+	"       gpuprobectl attach [OPTION]... FILE -- CMD [ARGUMENT]...\n"
 	"\n"
 	"Attaches the programs of an eBPF object (- is standard input) and prints the ids of the "
 	"attachments, one a line, when\n"
 	"they are armed. Kernels that a process has loaded already are probed from their next "
 	"launch on where the process has the SASS\n"
 	"engine, else when it loads their module again.\n"
+	"\n"
+	"With CMD: attaches to it alone, runs it, prints the log and all maps at its end, and "
+	"detaches. Without a daemon that lets you\n"
+	"attach, a private one is started for CMD and its children. The exit status is that of "
+	"CMD.\n"
 	"\n"
 	"      --kernel=NAME   kernels to probe: a glob, or a mangled or demangled name; else what "
 	"the program's section says\n"
@@ -61,6 +70,7 @@ static const char attach_help[] =
 	"                      or uretprobe, FILE:PROVIDER:NAME for a usdt, FUNCTION for a kprobe, "
 	"GROUP:NAME for a tracepoint;\n"
 	"                      may be given several times\n"
+	"      --nonzero       with CMD: leave out elements that are all zeros\n"
 	"      --export=MAP    show this map among the metrics (gpuprobectl map export); may be "
 	"given several times\n";
 
@@ -177,7 +187,7 @@ static int put_host_target(void *userdata, const char *text) {
 
 /* Reads the command line of attach. Returns -1 to go on, or the exit status. */
 static int attach_options(struct ctl *ctl, int argc, char **argv, struct attach *attach) {
-	static const struct ctl_option options[] = {
+	const struct ctl_option options[] = {
 		{ "kernel", .value = CTL_TEXT, .key = "kernel" },
 		{ "program", .value = CTL_TEXT, .key = "program" },
 		{ "pid", .value = CTL_PID, .key = "filter.pid" },
@@ -192,6 +202,7 @@ static int attach_options(struct ctl *ctl, int argc, char **argv, struct attach 
 		{ "shared", .key = "shared" },
 		{ "export", .value = CTL_TEXT, .take = put_export, .repeats = true },
 		{ "host-target", .value = CTL_TEXT, .take = put_host_target, .repeats = true },
+		{ "nonzero", .flag = &attach->nonzero },
 		{},
 	};
 	struct ctl_command_line line = { .help = attach_help,
@@ -202,6 +213,32 @@ static int attach_options(struct ctl *ctl, int argc, char **argv, struct attach 
 					 .argument = "object" };
 
 	return ctl_parse(ctl, argc, argv, &line);
+}
+
+/* CMD stands behind the first "--". Returns how many arguments stand in front of it. */
+static int take_command(int argc, char **argv, struct attach *attach) {
+	int n = 1;
+
+	while (n < argc && strcmp(argv[n], "--") != 0)
+		n++;
+	if (n < argc)
+		attach->command = argv + n + 1;
+	return n;
+}
+
+/* What goes with CMD, or without. Returns -1 to go on, or the exit status. */
+static int check_command(const struct attach *attach) {
+	json_object *filter = json_member(attach->parameters, "filter");
+
+	if (!attach->command)
+		return attach->nonzero ? ctl_usage("--nonzero is for attach FILE -- CMD") : -1;
+	if (!attach->command[0])
+		return ctl_usage("attach: a command is missing behind --");
+	if (json_member(filter, "pid"))
+		return ctl_usage("--pid is for a process that runs, and -- for one to be started");
+	if (attach->n_exports)
+		return ctl_usage("--export is for what stays attached, which it does not with --");
+	return -1;
 }
 
 /* Prints the ids. An attachment that is not armed is an error, though the others stay. */
@@ -290,8 +327,12 @@ int command_attach(struct ctl *ctl, int argc, char **argv) {
 	const char *path;
 	int r;
 
-	r = attach_options(ctl, argc, argv, &attach);
+	r = attach_options(ctl, take_command(argc, argv, &attach), argv, &attach);
 	path = argv[optind];
+	if (r < 0)
+		r = check_command(&attach);
+	if (r < 0 && attach.command)
+		r = attach_run(ctl, parameters, path, attach.command, attach.nonzero);
 	if (r < 0)
 		r = object_file_put(path, parameters);
 	else

@@ -14,7 +14,8 @@ static const char program_help[] =
 	"\n"
 	"Shows what became of a program on the GPU, given by its name or by the id of its "
 	"attachment: its size as PTX, local memory,\n"
-	"maps, which engine can run it and why another cannot, and registers, spills and stack of "
+	"maps, registers of a thread, which engine can run it and why another cannot, and "
+	"registers, spills and stack of "
 	"its patches, once a process needed them.\n";
 
 static void print_list(json_object *list) {
@@ -75,6 +76,10 @@ static void print_program(json_object *program) {
 	       (long long)json_int_of(program, "target"),
 	       (long long)json_int_of(program, "local_bytes"));
 	print_list(json_member(program, "maps"));
+	if (json_object_array_length(json_member(program, "thread"))) {
+		fputs("registers of a thread: ", stdout);
+		print_list(json_member(program, "thread"));
+	}
 	print_engine("ptx", engine,
 		     row && !(row->engines & POINT_ON_PTX) ? "it has no such point" : "");
 	print_engine("sanitizer", engine, ctl_string(program, "sanitizer"));

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "ctl/base/ctl.h"
+#include "ctl/base/records.h"
 #include "names.h"
 #include "lib/json.h"
 #include "proto/ring-reply.h"
@@ -41,6 +42,9 @@ struct reader {
 	int64_t type_size;
 	bool raw;
 	bool type_missing;
+	bool in_array; /* JSON: elements of one, not lines */
+	size_t n; /* records printed */
+	struct records records;
 	int64_t n_left; /* records to print; negative: all */
 };
 
@@ -98,7 +102,11 @@ static void print_record(const struct reader *reader, const struct ring_reply_ba
 		json_add_int(output, "sm", batch->sm);
 		json_add_int(output, "lane", lane);
 		json_add(output, "record", json_object_get(value));
-		ctl_print_json(reader->ctl, output);
+		fputs(reader->in_array && reader->n ? "," : "", stdout);
+		if (reader->in_array)
+			ctl_put_json(reader->ctl, output);
+		else
+			ctl_print_json(reader->ctl, output);
 		json_object_put(output);
 	} else {
 		printf("%u sm %u lane %u: ", batch->pid, batch->sm, lane);
@@ -126,6 +134,7 @@ static int print_batches(struct reader *reader, const unsigned char *data, size_
 				return CTL_STREAM_ENOUGH;
 			print_record(reader, &batch, (unsigned int)__builtin_ctz(batch.lanes),
 				     data);
+			reader->n++;
 			reader->n_left -= reader->n_left > 0;
 			data += batch.size;
 			n_data -= batch.size;
@@ -137,20 +146,38 @@ fail:
 }
 
 static int take_records(json_object *parameters, void *userdata) {
-	json_object *text = json_member(parameters, "batches");
 	struct reader *reader = userdata;
 	int r = reader->types ? CTL_OK : begin(reader, parameters);
-	unsigned char *data;
+	const unsigned char *data;
 	size_t n_data;
 
-	if (r || !text)
-		return r;
-	data = ctl_decode(text, &n_data);
-	if (!data)
-		return ctl_fail(CTL_ERROR, "the daemon sent records that are not base64");
-	r = print_batches(reader, data, n_data);
-	free(data);
+	if (!r)
+		r = records_take(&reader->records, reader->ctl, parameters, "batches", &data,
+				 &n_data);
+	if (!r)
+		r = print_batches(reader, data, n_data);
+	records_done(&reader->records);
 	return r;
+}
+
+/* With the parameters of the command line. Returns the exit status. */
+static int read_ring(struct reader *reader, json_object *parameters, const char *map) {
+	int r;
+
+	json_add_string(parameters, "map", map);
+	json_add_bool(parameters, "raw", true);
+	json_add_bool(parameters, "descriptor", true);
+	r = ctl_stream(reader->ctl, "ReadRing", parameters, map, take_records, reader);
+	records_deinit(&reader->records);
+	value_types_free(reader->types);
+	names_deinit(&reader->names);
+	return r;
+}
+
+int ctl_read_ring(struct ctl *ctl, const char *map, bool in_array) {
+	struct reader reader = { .ctl = ctl, .names.ctl = ctl, .n_left = -1, .in_array = in_array };
+
+	return read_ring(&reader, json_object_new_object(), map);
 }
 
 static int ring_read(struct ctl *ctl, int argc, char **argv) {
@@ -177,11 +204,7 @@ static int ring_read(struct ctl *ctl, int argc, char **argv) {
 		json_object_put(parameters);
 		return r;
 	}
-	json_add_string(parameters, "map", argv[optind]);
-	json_add_bool(parameters, "raw", true);
-	r = ctl_stream(ctl, "ReadRing", parameters, argv[optind], take_records, &reader);
-	value_types_free(reader.types);
-	names_deinit(&reader.names);
+	r = read_ring(&reader, parameters, argv[optind]);
 	return r ?: reader.type_missing ? CTL_NOT_FOUND : CTL_OK;
 }
 

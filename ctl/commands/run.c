@@ -12,7 +12,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +24,9 @@
 #include "ctl/base/ctl.h"
 #include "ctl/base/launch.h"
 #include "ctl/base/object-file.h"
+#include "ctl/session/session.h"
 #include "lib/json.h"
+#include "results.h"
 #include "proto/paths.h"
 #include "lib/varlink/varlink-json.h"
 
@@ -130,48 +131,6 @@ static int run_options(struct run *run, int argc, char **argv) {
 
 	run->path = argv[optind];
 	return r;
-}
-
-/* What is to be detached whatever becomes of us, by the main thread or by the one that ends it;
- * @ctl for its path alone. */
-static struct {
-	pthread_mutex_t lock;
-	const struct ctl *ctl;
-	json_object *attachments; /* borrowed; NULL: nothing. The main thread may be at it, too */
-} kept = { .lock = PTHREAD_MUTEX_INITIALIZER };
-
-#define LEAVE_MS 2000
-
-static void keep_for_end(const struct ctl *ctl, json_object *attachments) {
-	pthread_mutex_lock(&kept.lock);
-	kept.ctl = ctl;
-	kept.attachments = attachments;
-	pthread_mutex_unlock(&kept.lock);
-}
-
-/* Detaches by a connection of its own: what is said on that of the main thread waits for it. */
-static void detach_at_end(void) {
-	struct varlink_client *client = NULL;
-	int r = 0;
-
-	pthread_mutex_lock(&kept.lock);
-	if (kept.attachments)
-		r = varlink_client_connect(&client, kept.ctl->path, LEAVE_MS);
-	for (size_t i = 0; client && r >= 0 && i < json_object_array_length(kept.attachments);
-	     i++) {
-		json_object *parameters = varlink_json_pack(
-			"id",
-			json_object_new_int64(
-				json_int_of(json_object_array_get_idx(kept.attachments, i), "id")),
-			NULL);
-		struct varlink_reply reply;
-
-		r = varlink_client_call(client, "io.gpuprobe.control.Detach", parameters, &reply);
-		if (r >= 0)
-			varlink_reply_deinit(&reply);
-	}
-	varlink_client_free(client);
-	pthread_mutex_unlock(&kept.lock);
 }
 
 /* Returns the exit status. */
@@ -317,62 +276,25 @@ static int check_probed(struct run *run, pid_t pid) {
 	return r;
 }
 
+static bool wants_no_more(void *userdata) {
+	return is_interrupted(userdata, 0);
+}
+
 /* Prints log and maps of the object. Returns the exit status: what Ctrl-C has cut short is no
  * success. */
-static int print_results(struct run *run, json_object *maps, int64_t object, int64_t microseconds) {
-	bool interrupted;
-	int r = CTL_OK, n = 0;
+static int print_results(struct run *run, json_object *attached, int64_t microseconds) {
+	const struct results results = { .nonzero = true, .stop = wants_no_more, .userdata = run };
+	int r;
 
 	if (run->ctl->json)
-		printf("{\"microseconds\":%lld,\"log\":[", (long long)microseconds);
-	r = ctl_log_object(run->ctl, object, run->ctl->json);
+		printf("{\"microseconds\":%lld,", (long long)microseconds);
+	r = results_print(run->ctl, attached, &results);
 	if (run->ctl->json)
-		printf("],\"maps\":[");
-	interrupted = is_interrupted(run, 0);
-	for (size_t i = 0; !r && !interrupted && i < json_object_array_length(maps); i++) {
-		json_object *map = json_object_array_get_idx(maps, i);
-		const char *name = ctl_string(map, "name");
-		char id[24];
-
-		if (!strncmp(name, ".rodata", strlen(".rodata")) ||
-		    !strcmp(ctl_string(map, "kind"), "ring"))
-			continue;
-		interrupted = is_interrupted(run, 0);
-		if (interrupted)
-			break;
-		if (run->ctl->json)
-			fputs(n++ ? "," : "", stdout);
-		else
-			printf("%s:\n", name);
-		snprintf(id, sizeof(id), "%lld", (long long)json_int_of(map, "id"));
-		r = ctl_dump_map(run->ctl, id, true);
-	}
-	if (run->ctl->json)
-		puts("]}");
-	return !r && interrupted
+		puts("}");
+	return r == CTL_RESULTS_CUT
 		       ? ctl_fail(CTL_ERROR,
 				  "interrupted: not all of the log and the maps is printed")
 		       : r;
-}
-
-/* What is left of an attached object goes. Returns the exit status. */
-static int detach(struct run *run, json_object *attachments) {
-	struct varlink_reply reply;
-	int result = CTL_OK, r;
-
-	for (size_t i = 0; result != CTL_UNREACHABLE && i < json_object_array_length(attachments);
-	     i++) {
-		json_object *attachment = json_object_array_get_idx(attachments, i);
-
-		r = ctl_call(run->ctl, "Detach",
-			     varlink_json_pack("id", json_object_get(json_member(attachment, "id")),
-					       NULL),
-			     ctl_string(attachment, "id"), CTL_TIMEOUT_MS, &reply);
-		if (!r)
-			varlink_reply_deinit(&reply);
-		result = result ?: r;
-	}
-	return result;
 }
 
 /* Between attach and detach. Returns the exit status. */
@@ -388,31 +310,25 @@ static int run_attached(struct run *run, json_object *reply) {
 				"one with --program",
 				run->path);
 	r = launch(run, &microseconds) ?: check_probed(run, pid);
-	return r
-		       ?: print_results(run, json_member(reply, "maps"),
-					json_int_of(json_object_array_get_idx(attachments, 0),
-						    "object"),
-					microseconds);
+	return r ?: print_results(run, reply, microseconds);
 }
 
 static int run_object(struct run *run) {
-	struct varlink_reply reply;
+	json_object *attached;
 	int r, detached;
 
 	json_add(run->parameters, "filter",
 		 varlink_json_pack("pid", json_object_new_int64(run->child), NULL));
-	r = ctl_call(run->ctl, "Attach", json_object_get(run->parameters), run->path, -1, &reply);
+	r = attached_new(run->ctl, json_object_get(run->parameters), run->path, &attached);
 	if (r)
 		return r;
-	keep_for_end(run->ctl, json_member(reply.parameters, "attachments"));
-	r = run_attached(run, reply.parameters);
+	r = run_attached(run, attached);
 	/* a daemon that was restarted while the kernel ran has hung up; that there is none is said
 	 * once */
-	detached = ctl_connect_again(run->ctl) || r != CTL_UNREACHABLE
-			   ? detach(run, json_member(reply.parameters, "attachments"))
-			   : r;
-	keep_for_end(NULL, NULL);
-	varlink_reply_deinit(&reply);
+	if (!ctl_connect_again(run->ctl) && r == CTL_UNREACHABLE)
+		detached = attached_free(NULL, attached);
+	else
+		detached = attached_free(run->ctl, attached);
 	return r ?: detached;
 }
 
@@ -420,23 +336,14 @@ static int run_object(struct run *run) {
  * afterwards. */
 static int run_child(struct run *run) {
 	struct pollfd output = { .fd = STDOUT_FILENO };
-	struct sigaction hangup;
 	sigset_t signals;
 	int r;
 
-	sigemptyset(&signals);
-	sigaddset(&signals, SIGINT);
-	sigaddset(&signals, SIGTERM);
-	sigaddset(&signals, SIGQUIT);
-	if (!sigaction(SIGHUP, NULL, &hangup) &&
-	    hangup.sa_handler != SIG_IGN) /* as it is under nohup */
-		sigaddset(&signals, SIGHUP);
-	sigprocmask(SIG_BLOCK, &signals, NULL);
-	run->signals = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+	run->signals = session_signals(&signals, false);
 	if (run->signals < 0)
 		return ctl_fail(CTL_ERROR, "%s", strerror(errno));
 	ctl_end_if_stuck(&signals,
-			 detach_at_end); /* the daemon may not answer, or a reader not read */
+			 attached_end); /* the daemon may not answer, or a reader not read */
 	signal(SIGPIPE, SIG_IGN);
 	r = run_object(run);
 	ctl_flush();

@@ -49,6 +49,17 @@ _gpuprobectl() {
 		fi
 	done
 
+	# CMD and its arguments
+	if [[ $command == attach && " ${COMP_WORDS[*]:1:COMP_CWORD - 1} " == *" -- "* ]]; then
+		compopt -o filenames 2>/dev/null
+		if [[ $previous == -- ]]; then
+			mapfile -t COMPREPLY < <(compgen -c -- "$word")
+		else
+			mapfile -t COMPREPLY < <(compgen -f -- "$word")
+		fi
+		return
+	fi
+
 	case $previous in
 	--profile)
 		mapfile -t COMPREPLY < <(compgen -W "bench dev driver latency launches memory prod $(_gpuprobectl_profiles)" -- "$word")
@@ -144,6 +155,9 @@ _gpuprobectl() {
 	case "$command $noun" in
 	"attach "* | "run "*)
 		ending=.o
+		;;
+	"build "*)
+		ending=.c
 		;;
 	"pass test")
 		ending=.ptx

@@ -17,23 +17,22 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "ctl/base/records.h"
+#include "ctl/session/session.h"
 #include "ctl/trace/command.h"
 #include "ctl/trace/read/stream.h"
 #include "evaluate.h"
 #include "follow.h"
 #include "gpu.h"
 #include "lib/base/clock.h"
-#include "lib/base64.h"
 #include "lib/json.h"
 #include "lib/varlink/varlink-idl.h"
-#include "session.h"
 
 #define WINDOW UINT64_C(200000000) /* nanoseconds that records wait for older ones */
 #define MEMORY ((size_t)128 << 20)
 #define TICK_MS 50
 #define LAST_MS 3000 /* after the end of CMD: for the end of the trace */
 #define STOP_MS 500 /* after a signal: for what happened until then */
-#define MISSING_LINES 3
 #define SECOND UINT64_C(1000000000)
 
 struct timer {
@@ -50,10 +49,10 @@ struct follow {
 	struct session session;
 	struct gpu gpu;
 	struct evaluator evaluator;
-	struct trace_command command;
-	struct trace_child child;
+	struct child child;
 	pid_t pid; /* of CMD, also when it has ended; 0: there is none */
 	struct trace_stream *stream; /* NULL: nothing is traced */
+	struct records records;
 	bool started, over; /* the trace */
 	uint64_t monotonic; /* its beginning */
 	int signals;
@@ -74,14 +73,6 @@ static int take_item(const struct trace_item *item, void *userdata) {
 		ctl_tell("process %u (%.15s): %s", item->pid, item->process->comm, item->name);
 	evaluate_item(&follow->evaluator, item, follow->monotonic + item->start);
 	return follow->evaluator.failed ? -ENOMEM : 0;
-}
-
-static int stream_result(int r) {
-	return r == 0 ? CTL_OK
-		      : ctl_fail(CTL_ERROR, "%s",
-				 r < 0 ? strerror(-r)
-				       : "the daemon sent records that make no sense; is it of "
-					 "another version?");
 }
 
 /* Which functions the probes need, as Trace takes them. */
@@ -128,6 +119,7 @@ static int trace_begin(struct follow *follow) {
 		json_append_int(list, command ? follow->child.pid : follow->options->pid);
 		json_add_bool(parameters, "follow", true);
 	}
+	json_add_bool(parameters, "descriptor", true);
 	json_add_bool(parameters, "stacks", follow->script->needs_stacks);
 	if (trace_stream_new(&follow->stream, &order, NULL)) {
 		json_object_put(parameters);
@@ -139,15 +131,6 @@ static int trace_begin(struct follow *follow) {
 	follow->tracer.unanswered = NULL;
 	r = ctl_call_more(&follow->tracer, "Trace", parameters);
 	return r;
-}
-
-static void tell_missing(json_object *parameters) {
-	json_object *missing = json_member(parameters, "missing");
-
-	for (size_t i = 0; missing && i < json_object_array_length(missing) && i < MISSING_LINES;
-	     i++)
-		ctl_tell("not traced: %s",
-			 json_object_get_string(json_object_array_get_idx(missing, i)));
 }
 
 /* Of the first record: when the trace began. */
@@ -163,24 +146,21 @@ static void note_beginning(struct follow *follow, const void *bytes, size_t n) {
 
 static int trace_reply(struct follow *follow) {
 	struct varlink_reply reply;
-	unsigned char *bytes;
-	json_object *text;
+	const unsigned char *bytes;
 	size_t n;
 	int r;
 
 	r = ctl_next(&follow->tracer, "Trace", "", &reply);
 	if (r)
 		return r;
-	text = json_member(reply.parameters, "records");
-	if (base64_decode(json_object_get_string(text), (size_t)json_object_get_string_len(text),
-			  &bytes, &n)) {
-		r = ctl_fail(CTL_ERROR, "the daemon sent records that are not base64");
-	} else {
+	r = records_take(&follow->records, &follow->tracer, reply.parameters, "records", &bytes,
+			 &n);
+	if (!r) {
 		note_beginning(follow, bytes, n);
-		r = stream_result(trace_stream_feed(follow->stream, bytes, n));
-		free(bytes);
+		r = trace_stream_result(trace_stream_feed(follow->stream, bytes, n));
+		records_done(&follow->records);
 		fflush(follow->evaluator.show.out); /* somebody may watch */
-		tell_missing(reply.parameters);
+		trace_reply_tell_missing(reply.parameters);
 	}
 	follow->started = true;
 	follow->replied_at = monotonic_now();
@@ -210,7 +190,7 @@ static void take_signals(struct follow *follow) {
 
 	while (read(follow->signals, &taken, sizeof(taken)) == sizeof(taken)) {
 		if (taken.ssi_signo == SIGCHLD) {
-			if (follow->child.pid && trace_child_ended(&follow->child, false))
+			if (follow->child.pid && child_ended(&follow->child, false))
 				stop_soon(follow, last);
 			continue;
 		}
@@ -223,21 +203,11 @@ static void take_signals(struct follow *follow) {
 }
 
 static int watch_signals(struct follow *follow) {
-	struct sigaction hangup;
-	sigset_t signals, ending;
+	sigset_t ending;
 
-	sigemptyset(&ending);
-	sigaddset(&ending, SIGINT);
-	sigaddset(&ending, SIGTERM);
-	sigaddset(&ending, SIGQUIT);
-	if (!sigaction(SIGHUP, NULL, &hangup) && hangup.sa_handler != SIG_IGN)
-		sigaddset(&ending, SIGHUP);
-	signals = ending;
-	sigaddset(&signals, SIGCHLD);
-	sigprocmask(SIG_BLOCK, &signals, NULL);
-	ctl_end_if_stuck(&ending, gpu_detach_at_end); /* a reader may not read */
+	follow->signals = session_signals(&ending, true);
+	ctl_end_if_stuck(&ending, attached_end); /* a reader may not read */
 	signal(SIGPIPE, SIG_IGN);
-	follow->signals = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
 	return follow->signals < 0 ? ctl_fail(CTL_ERROR, "%s", strerror(errno)) : CTL_OK;
 }
 
@@ -264,7 +234,7 @@ static int run_timers(struct follow *follow) {
 		if (now < timer->at)
 			continue;
 		if (follow->stream && now > follow->replied_at + WINDOW)
-			r = stream_result(trace_stream_finish(follow->stream));
+			r = trace_stream_result(trace_stream_finish(follow->stream));
 		evaluate_probe(&follow->evaluator, timer->clause, &event);
 		fflush(follow->evaluator.show.out);
 		timer->at += timer->probe->number;
@@ -303,8 +273,9 @@ static int step(struct follow *follow) {
 	} else if (poll(&signals, 1, timeout) > 0) {
 		take_signals(follow);
 	}
+	gpu_print(&follow->gpu, follow->options->rate, false);
 	if (follow->stream && monotonic_now() > follow->replied_at + WINDOW)
-		return stream_result(trace_stream_finish(follow->stream));
+		return trace_stream_result(trace_stream_finish(follow->stream));
 	return CTL_OK;
 }
 
@@ -323,7 +294,7 @@ static int run(struct follow *follow) {
 	if (r)
 		return r;
 	if (follow->child.pid)
-		trace_child_go(&follow->child);
+		child_go(&follow->child);
 	else if (follow->options->command)
 		stop_soon(follow, 0); /* a signal was its end before it began */
 	start_timers(follow);
@@ -335,14 +306,28 @@ static int run(struct follow *follow) {
 			r = run_timers(follow);
 	}
 	if (!r && follow->stream)
-		r = stream_result(trace_stream_finish(follow->stream));
+		r = trace_stream_result(trace_stream_finish(follow->stream));
 	return r;
 }
 
 /* What could not be counted, in the same output. Returns whether there was something. */
+static bool tell_lost_lines(const struct follow *follow) {
+	uint64_t over, lost;
+
+	gpu_print_lost(&follow->gpu, &over, &lost);
+	if (over)
+		ctl_tell("%" PRIu64 " lines of printf() were left out: more than %" PRId64
+			 " in a second (--rate)",
+			 over, follow->options->rate);
+	if (lost)
+		ctl_tell("%" PRIu64 " lines of printf() were lost: there was no room for them",
+			 lost);
+	return over || lost;
+}
+
 static bool tell_lost(struct follow *follow) {
 	struct trace_stream_state state = {};
-	bool lost = false;
+	bool lost = tell_lost_lines(follow);
 
 	if (follow->stream)
 		trace_stream_state(follow->stream, &state);
@@ -379,8 +364,11 @@ static int finish(struct follow *follow) {
 	struct evaluator *evaluator = &follow->evaluator;
 	const bool exited = evaluator->exited;
 
-	if (follow->gpu.attached)
+	if (follow->gpu.attached) {
+		gpu_print(&follow->gpu, follow->options->rate, true);
 		gpu_refresh(&follow->gpu);
+	}
+	evaluator->share = NULL;
 	evaluator->refresh = NULL; /* what END prints is what was there then */
 	evaluator->exited = false;
 	evaluate_kind(evaluator, PROBE_END, monotonic_now());
@@ -388,7 +376,8 @@ static int finish(struct follow *follow) {
 	evaluate_print_all(evaluator);
 	fflush(evaluator->show.out);
 	if (follow->gpu.attached)
-		gpu_tell_unprobed(&follow->gpu, follow->session.pid ? 0 : follow->pid);
+		attached_tell_unprobed(follow->ctl, follow->session.pid ? 0 : follow->pid,
+				       follow->gpu.seen);
 	follow->lost = tell_lost(follow);
 	if (evaluator->endless)
 		return ctl_fail(CTL_ERROR, "%s:%d:%d: this while did not end after %d rounds",
@@ -401,19 +390,19 @@ static int finish(struct follow *follow) {
 /* Starts what is needed: the daemon, CMD that waits, probes, the trace. Returns the exit status. */
 static int prepare(struct follow *follow) {
 	const struct options *options = follow->options;
+	const struct child_options child = { .ctl = follow->ctl,
+					     .command = options->command,
+					     .shim = true };
 	const bool needs_daemon = follow->script->needs_gpu || follow->script->needs_trace;
 	int r = CTL_OK;
 
 	if (needs_daemon)
 		r = session_open(&follow->session, follow->ctl, options->command,
 				 options->require_verify);
-	if (!r && !follow->session.verifies && follow->script->needs_gpu)
-		ctl_tell(
-			"without CAP_BPF nothing is verified by Linux: programs run unverified, in "
-			"processes of yours alone");
-	follow->command = (struct trace_command){ .ctl = follow->ctl, .command = options->command };
+	if (!r && follow->script->needs_gpu)
+		session_tell_unverified(&follow->session);
 	if (!r && options->command)
-		r = trace_child_start(&follow->child, &follow->command);
+		r = child_start(&follow->child, &child);
 	if (!r)
 		r = watch_signals(follow);
 	if (r)
@@ -424,8 +413,11 @@ static int prepare(struct follow *follow) {
 		r = gpu_attach(&follow->gpu, follow->session.pid ? 0
 					     : follow->child.pid ? follow->child.pid
 								 : (pid_t)options->pid);
-	if (follow->gpu.attached)
+	if (follow->gpu.attached) {
 		follow->evaluator.refresh = gpu_refresh;
+		follow->evaluator.share = gpu_share;
+		evaluate_share(&follow->evaluator); /* what BEGIN has set */
+	}
 	if (!r && follow->script->needs_trace && !follow->evaluator.exited)
 		r = trace_begin(follow);
 	return r;
@@ -435,7 +427,7 @@ static int prepare(struct follow *follow) {
 static void wait_child(struct follow *follow) {
 	struct pollfd signals = { .fd = follow->signals, .events = POLLIN };
 
-	while (!trace_child_ended(&follow->child, false)) {
+	while (!child_ended(&follow->child, false)) {
 		poll(&signals, 1, -1);
 		take_signals(follow);
 	}
@@ -447,6 +439,7 @@ static void close_all(struct follow *follow) {
 	varlink_interface_free(follow->tracer.interface);
 	json_object_put(follow->tracer.unanswered);
 	follow->stream = trace_stream_free(follow->stream);
+	records_deinit(&follow->records);
 	evaluator_deinit(&follow->evaluator);
 }
 
@@ -472,7 +465,7 @@ int follow(struct ctl *ctl, const struct options *options, const struct script *
 	if (!r)
 		r = run(follow);
 	else
-		trace_child_kill(&follow->child);
+		child_kill(&follow->child);
 	if (!r || follow->started || follow->gpu.attached)
 		r = finish(follow) ?: r;
 	exited = follow->evaluator.exited;

@@ -27,6 +27,8 @@
 #include "lib/varlink/varlink-idl.h"
 #include "options.h"
 
+#define RATE 1000
+
 static const char help[] =
 	"Usage: gputrace [OPTION]... -e PROGRAM [-- CMD [ARGUMENT]...]\n"
 	"       gputrace [OPTION]... FILE [-- CMD [ARGUMENT]...]\n"
@@ -48,6 +50,7 @@ static const char help[] =
 	"  -l, --list            list probes, words, functions and tools; with a probe what it "
 	"stands for\n"
 	"  -v, --verbose         show the programs for the GPU, and what an event costs, first\n"
+	"      --rate=N          print at most N lines a second of printf() on the GPU (1000)\n"
 	"      --dry-run         only check the script\n"
 	"      --emit=FILE       write the eBPF object for the GPU there, and run nothing\n"
 	"      --strict          exit with status 3 if events were lost\n"
@@ -62,6 +65,7 @@ static const char help[] =
 
 enum {
 	OPTION_DRY_RUN = 256,
+	OPTION_RATE,
 	OPTION_EMIT,
 	OPTION_STRICT,
 	OPTION_REQUIRE_VERIFY,
@@ -77,6 +81,7 @@ static const struct option long_options[] = {
 	{ "format", required_argument, NULL, 'f' },
 	{ "list", no_argument, NULL, 'l' },
 	{ "verbose", no_argument, NULL, 'v' },
+	{ "rate", required_argument, NULL, OPTION_RATE },
 	{ "dry-run", no_argument, NULL, OPTION_DRY_RUN },
 	{ "emit", required_argument, NULL, OPTION_EMIT },
 	{ "strict", no_argument, NULL, OPTION_STRICT },
@@ -87,6 +92,36 @@ static const struct option long_options[] = {
 	{ "version", no_argument, NULL, 'V' },
 	{},
 };
+
+/* Of an option without a letter. Returns -1 to go on, or the exit status. */
+static int take_long_option(struct ctl *ctl, struct options *options, int option) {
+	switch (option) {
+	case OPTION_RATE:
+		return ctl_number("--rate", optarg, 1, &options->rate);
+	case OPTION_DRY_RUN:
+		options->dry_run = true;
+		break;
+	case OPTION_EMIT:
+		options->object = optarg;
+		break;
+	case OPTION_STRICT:
+		options->strict = true;
+		break;
+	case OPTION_REQUIRE_VERIFY:
+		options->require_verify = true;
+		break;
+	case OPTION_SESSION:
+		ctl->session = true;
+		ctl->session_name = optarg;
+		break;
+	case OPTION_SOCKET:
+		ctl->socket = optarg;
+		break;
+	default: /* getopt has said what is wrong */
+		return CTL_USAGE;
+	}
+	return -1;
+}
 
 /* Of one option. Returns -1 to go on, or the exit status. */
 static int take_option(struct ctl *ctl, struct options *options, int option) {
@@ -127,33 +162,14 @@ static int take_option(struct ctl *ctl, struct options *options, int option) {
 	case 'v':
 		options->verbose = true;
 		break;
-	case OPTION_DRY_RUN:
-		options->dry_run = true;
-		break;
-	case OPTION_EMIT:
-		options->object = optarg;
-		break;
-	case OPTION_STRICT:
-		options->strict = true;
-		break;
-	case OPTION_REQUIRE_VERIFY:
-		options->require_verify = true;
-		break;
-	case OPTION_SESSION:
-		ctl->session = true;
-		ctl->session_name = optarg;
-		break;
-	case OPTION_SOCKET:
-		ctl->socket = optarg;
-		break;
 	case 'h':
 		options->help = true;
 		break;
 	case 'V':
 		puts("gputrace " PROJECT_VERSION);
 		return CTL_OK;
-	default: /* getopt has said what is wrong */
-		return CTL_USAGE;
+	default:
+		return take_long_option(ctl, options, option);
 	}
 	return r;
 }
@@ -358,7 +374,7 @@ static bool has_hung_up(FILE *out) {
 }
 
 int main(int argc, char **argv) {
-	struct options options = {};
+	struct options options = { .rate = RATE };
 	struct ctl ctl = {};
 	int r, error;
 

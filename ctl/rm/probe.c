@@ -201,64 +201,91 @@ static void print_record(const struct rm_ctxsw_record *record, uint64_t *last) {
 	*last = record->gpu_time;
 }
 
-static void watch(struct rm_ctxsw *ctxsw, char **command) {
+/* What was seen so far. */
+struct watching {
+	size_t n_tags[256], n_shown, gaps;
+	uint64_t n_all, last;
+	uint64_t flushes, sum, longest; /* of flushes, in nanoseconds */
+	uint16_t sequence;
+};
+
+static void watch_flush(struct watching *watching, struct rm_ctxsw *ctxsw, int round) {
+	const uint64_t before = clock_ns(CLOCK_MONOTONIC);
+	uint64_t took;
+	int r;
+
+	quiet = round > FLUSHES + 1;
+	r = rm_ctxsw_flush(ctxsw);
+	took = clock_ns(CLOCK_MONOTONIC) - before;
+	watching->sum += took;
+	watching->flushes++;
+	watching->longest = took > watching->longest ? took : watching->longest;
+	if (round == FLUSHES)
+		step(ctxsw->gpu->client, "flush", r);
+}
+
+static void watch_records(struct watching *watching, const struct rm_ctxsw_record *records,
+			  size_t n, int round) {
+	for (size_t i = 0; i < n; i++) {
+		watching->gaps += watching->n_all + i &&
+				  (uint16_t)(watching->sequence + 1) != records[i].sequence;
+		watching->sequence = records[i].sequence;
+		watching->n_tags[records[i].tag]++;
+		if (watching->n_shown < RECORDS_SHOWN &&
+		    (round < FLUSHES - 10 || round > FLUSHES + 10)) {
+			watching->n_shown++;
+			print_record(&records[i], &watching->last);
+		}
+	}
+	watching->n_all += n;
+}
+
+static void watch_round(struct watching *watching, struct rm_ctxsw *ctxsw, int round) {
 	const struct rm_record_header *header = ctxsw->header.address;
 	struct rm_ctxsw_record records[512];
-	uint64_t last = 0, n_all = 0,
-		 until = clock_ns(CLOCK_MONOTONIC) + SECONDS * UINT64_C(1000000000), longest = 0,
-		 flushes = 0, sum = 0;
-	size_t n, n_tags[256] = {}, n_shown = 0, gaps = 0;
-	uint16_t sequence = 0;
+	size_t n;
+
+	if (round >= FLUSHES) /* the first half as the driver does by itself */
+		watch_flush(watching, ctxsw, round);
+	if (rm_ctxsw_read(ctxsw, records, 512, &n) && round < 100)
+		step(ctxsw->gpu->client, "read", RM_E_REFUSED);
+	quiet = watching->n_all > 0;
+	watch_records(watching, records, n, round);
+	if (n || round % 10 == 0)
+		printf("   round %d: %zu records, get %u put %u count %" PRIu64 " dropped %" PRIu64
+		       ", our get %u\n",
+		       round, n, header->get, header->put, header->n_records, header->n_dropped,
+		       ctxsw->get);
+	if (round == FLUSHES)
+		watching->n_shown = RECORDS_SHOWN / 2;
+}
+
+static void watch_print(const struct watching *watching) {
+	printf("-- %" PRIu64 " records, %zu gaps; %" PRIu64 " flushes, %" PRIu64
+	       " ns each, longest %" PRIu64 "\n",
+	       watching->n_all, watching->gaps, watching->flushes,
+	       watching->flushes ? watching->sum / watching->flushes : 0, watching->longest);
+	for (unsigned int i = 0; i < 256; i++)
+		if (watching->n_tags[i])
+			printf("   %zu of %s\n", watching->n_tags[i],
+			       trace_ctxsw_tag_name((uint8_t)i) ?: "?");
+}
+
+static void watch(struct rm_ctxsw *ctxsw, char **command) {
+	const uint64_t until = clock_ns(CLOCK_MONOTONIC) + SECONDS * UINT64_C(1000000000);
+	struct rm_ctxsw_record records[512];
+	struct watching watching = {};
 	pid_t pids[2];
+	size_t n;
 
 	for (int i = 0; i < 2; i++)
 		pids[i] = start(command);
 	printf("-- watching pids %d %d\n", (int)pids[0], (int)pids[1]);
 	for (int round = 0; clock_ns(CLOCK_MONOTONIC) < until; round++) {
-		uint64_t before = clock_ns(CLOCK_MONOTONIC), took;
-		int r = 0;
-
-		/* the first half as the driver does by itself, the second with flushes */
-		if (round >= FLUSHES) {
-			quiet = round > FLUSHES + 1;
-			r = rm_ctxsw_flush(ctxsw);
-			took = clock_ns(CLOCK_MONOTONIC) - before;
-			sum += took;
-			flushes++;
-			longest = took > longest ? took : longest;
-			if (round == FLUSHES)
-				step(ctxsw->gpu->client, "flush", r);
-		}
-		if (rm_ctxsw_read(ctxsw, records, 512, &n) && round < 100)
-			step(ctxsw->gpu->client, "read", RM_E_REFUSED);
-		quiet = n_all > 0;
-		for (size_t i = 0; i < n; i++) {
-			gaps += n_all + i && (uint16_t)(sequence + 1) != records[i].sequence;
-			sequence = records[i].sequence;
-			n_tags[records[i].tag]++;
-			if (n_shown < RECORDS_SHOWN &&
-			    (round < FLUSHES - 10 || round > FLUSHES + 10)) {
-				n_shown++;
-				print_record(&records[i], &last);
-			}
-		}
-		n_all += n;
-		if (n || round % 10 == 0)
-			printf("   round %d: %zu records, get %u put %u count %" PRIu64
-			       " dropped %" PRIu64 ", our get %u\n",
-			       round, n, header->get, header->put, header->n_records,
-			       header->n_dropped, ctxsw->get);
-		if (round == FLUSHES)
-			n_shown = RECORDS_SHOWN / 2;
+		watch_round(&watching, ctxsw, round);
 		usleep(50000);
 	}
-	printf("-- %" PRIu64 " records, %zu gaps; %" PRIu64 " flushes, %" PRIu64
-	       " ns each, longest %" PRIu64 "\n",
-	       n_all, gaps, flushes, flushes ? sum / flushes : 0, longest);
-	for (unsigned int i = 0; i < 256; i++)
-		if (n_tags[i])
-			printf("   %zu of %s\n", n_tags[i],
-			       trace_ctxsw_tag_name((uint8_t)i) ?: "?");
+	watch_print(&watching);
 	for (int i = 0; i < 2; i++)
 		if (pids[i] > 0) {
 			kill(pids[i], SIGTERM);
@@ -268,7 +295,7 @@ static void watch(struct rm_ctxsw *ctxsw, char **command) {
 	usleep(200000);
 	rm_ctxsw_flush(ctxsw);
 	if (!rm_ctxsw_read(ctxsw, records, 512, &n) && n)
-		print_record(&records[n - 1], &last);
+		print_record(&records[n - 1], &watching.last);
 }
 
 /* What else might work where rm_ctxsw_init() did not. */

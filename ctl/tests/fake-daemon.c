@@ -260,7 +260,7 @@ static int status(struct varlink_call *call, json_object *parameters, void *user
 			  "1700000000000000,\"verify\":\"on\","
 			  "\"compiler\":\"nvJitLink "
 			  "13.0\",\"attachments\":1,\"maps\":2,\"counters\":{\"images\":3,\"images_"
-			  "replaced\":2,"
+			  "made\":2,"
 			  "\"images_own\":1,\"images_cached\":0,\"worker_crashes\":0,\"worker_"
 			  "timeouts\":0,\"processes\":1},"
 			  "\"statistics\":[{\"group\":\"daemon\",\"name\":\"memory\",\"kind\":"
@@ -633,7 +633,8 @@ static int show_program(struct varlink_call *call, json_object *parameters, void
 		"gemm*\",\"filter\":{},\"engine\":\"auto\",\"state\":\"armed\","
 		"\"modules\":1,\"recompiled\":1,\"processes\":1,\"owner\":0},"
 		"\"symbol\":\"__gpuprobe_o1_p0\",\"ptx_size\":1234,\"local_bytes\":16,"
-		"\"isa\":63,\"target\":52,\"maps\":[\"a\",\"b\"],\"sanitizer\":\"\","
+		"\"isa\":63,\"target\":52,\"maps\":[\"a\",\"b\"],\"thread\":[\"begin\","
+		"\"bytes\"],\"sanitizer\":\"\","
 		"\"patches\":[{\"instruction\":\"entry\",\"capability\":90,\"registers\":"
 		"24,\"spill_stores\":4,\"spill_loads\":8,\"stack\":16}]},"
 		"{\"attachment\":{\"id\":2,\"object\":1,\"program\":\"cuda__count\","
@@ -641,7 +642,7 @@ static int show_program(struct varlink_call *call, json_object *parameters, void
 		"\"filter\":{},\"engine\":\"sanitizer\",\"state\":\"armed\",\"modules\":0,"
 		"\"recompiled\":0,\"processes\":0,\"owner\":0},\"symbol\":\"__gpuprobe_o1_p1\","
 		"\"ptx_size\":20,\"local_bytes\":0,\"isa\":78,\"target\":90,\"maps\":[],"
-		"\"sanitizer\":\"\",\"patches\":[]}]}");
+		"\"thread\":[],\"sanitizer\":\"\",\"patches\":[]}]}");
 	json_object *programs = get(reply, "programs");
 
 	if (!strcmp(name, "1"))

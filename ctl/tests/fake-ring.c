@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "lib/base64.h"
 #include "fake-daemon.h"
@@ -39,6 +41,10 @@ static const struct fake_ring rings[] = {
 	{ "cut", false, { 4 }, { 0, 0 } },
 	{ "torn", false, { 4 }, { 0, 0 } },
 	{ "lanes", false, { 4 }, { 0, 0 } },
+	{ "unsent", false, { 4 }, { 0, 0 } }, /* a descriptor is told of, and does not come */
+	{ "short", false, { 4 }, { 0, 0 } }, /* of less memory than it says */
+	{ "beyond", false, { 4 }, { 0, 0 } }, /* an end that lies behind the memory's */
+	{ "nowhere", false, { 4 }, { 0, 0 } }, /* an end, and no memory */
 };
 
 /* A call in work. */
@@ -107,6 +113,30 @@ static json_object *reply_of(const struct work *work, const struct batches *batc
 	return reply;
 }
 
+/* Replies about memory that the daemon would not send. Returns whether it is a ring of these. */
+static bool send_memory(struct varlink_call *call, const struct work *work, json_object *reply,
+			int *rp) {
+	const char *name = work->ring->name;
+	const bool is_short = !strcmp(name, "short"), beyond = !strcmp(name, "beyond");
+	int fd = -1;
+
+	if (!is_short && !beyond && strcmp(name, "unsent") != 0 && strcmp(name, "nowhere") != 0)
+		return false;
+	if (strcmp(name, "nowhere") != 0)
+		json_object_object_add(reply, "descriptor", json_object_new_int(4096));
+	if (beyond || !strcmp(name, "nowhere"))
+		json_object_object_add(reply, "end", json_object_new_int(4097));
+	if (is_short || beyond) {
+		fd = memfd_create("fake", MFD_CLOEXEC);
+		if (fd < 0 || ftruncate(fd, is_short ? 4096 : 8192) < 0)
+			abort();
+	}
+	*rp = varlink_call_continue_with(call, reply, fd);
+	if (fd >= 0)
+		close(fd);
+	return true;
+}
+
 /* A thousand records a reply. */
 static int produce_large(struct varlink_call *call, struct work *work) {
 	struct batches batches = {};
@@ -137,6 +167,7 @@ static int produce(struct varlink_call *call, void *userdata) {
 	bool first = !work->n_replies++;
 	struct batches batches = {};
 	json_object *reply;
+	int r;
 
 	if (work->ring && !strcmp(work->ring->name, "large"))
 		return produce_large(call, work);
@@ -154,6 +185,8 @@ static int produce(struct varlink_call *call, void *userdata) {
 	reply = work->ring ? reply_of(work, &batches, first)
 			   : varlink_json_pack("lines", first ? lines() : json_object_new_array(),
 					       "lost", json_object_new_int(first ? 0 : 3), NULL);
+	if (first && work->ring && send_memory(call, work, reply, &r))
+		return r;
 	return first ? varlink_call_continue(call, reply) : varlink_call_reply(call, reply);
 }
 

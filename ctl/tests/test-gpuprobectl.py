@@ -187,6 +187,11 @@ class Attach(Case):
             ((self.object, "--uid=no-such-user"), "--uid: there is no user no-such-user; see gpuprobectl attach --help"),
             ((self.object, "--exe="), "--exe: the path is empty; see gpuprobectl attach --help"),
             ((self.object, "--exe=no/such"), "--exe: no/such: No such file or directory"),
+            ((self.object, "--nonzero"), "--nonzero is for attach FILE -- CMD; see gpuprobectl attach --help"),
+            ((self.object, "--"), "attach: a command is missing behind --; see gpuprobectl attach --help"),
+            (("--", "true"), "attach: which object?; see gpuprobectl attach --help"),
+            ((self.object, "--pid=1", "--", "true"), "--pid is for a process that runs, and -- for one to be started; see gpuprobectl attach --help"),
+            ((self.object, "--export=m", "--", "true"), "--export is for what stays attached, which it does not with --; see gpuprobectl attach --help"),
             ((self.object, "--nonsense"), "attach: unknown option --nonsense; see gpuprobectl attach --help"),
             ((self.object, "-x"), "attach: unknown option -x; see gpuprobectl attach --help"),
             ((self.object, "--json", "-xh"), "attach: unknown option -x; see gpuprobectl attach --help"),
@@ -451,18 +456,19 @@ class Rest(Case):
     def test_program(self):
         first, second = self.ctl("program", "show", "cuda__count").split("\n\n")
         self.assertEqual(
-            first.splitlines()[:6],
+            first.splitlines()[:7],
             [
                 "cuda__count, attachment 1: entry of gemm?*",
                 "PTX: 1234 bytes, ISA 6.3, sm_52",
                 "local memory of a thread: 16 bytes",
                 "maps: a, b",
+                "registers of a thread: begin, bytes",
                 "ptx engine: yes",
                 "sanitizer engine: yes",
             ],
         )
         self.assertEqual(
-            [line.split() for line in first.splitlines()[6:]],
+            [line.split() for line in first.splitlines()[7:]],
             ["PATCH DEVICE REGISTERS SPILL-STORES SPILL-LOADS STACK".split(), ["entry", "sm_90", "24", "4", "8", "16"]],
         )
         self.assertEqual(
@@ -718,6 +724,71 @@ class Map(Case):
         self.assertEqual(self.json("map", "dump", "--raw", "counter")["entries"], [{"key": "00000000", "value": "f" * 16}])
         self.assertEqual(self.ctl("map", "dump", "empty"), "")
         self.assertEqual(self.json("map", "dump", "empty")["entries"], [])
+
+    def test_top(self):
+        self.assertEqual(self.ctl("map", "dump", "--top=3", "large"), "99997: 199994\n99998: 199996\n99999: 199998\n")
+        self.assertEqual(self.ctl("map", "dump", "--top=1", "percpu"), "0: 1, -2, 3\n")  # the sum of the SMs
+        self.assertEqual(self.ctl("map", "dump", "--top=9", "pairs"), "{.x = 8, .y = RED}: 1\n{.x = 7, .y = GREEN}: 1, -2, 3\n")
+        self.assertEqual(self.ctl("map", "dump", "--top=1", "threads"), "[1] thread 0: 9\n")
+        self.assertIn("0: {.a = 1,", self.ctl("map", "dump", "--top=1", "struct"))  # its first number
+        self.assertEqual(self.ctl("map", "dump", "--top=1", "empty"), "")
+        self.assertEqual(self.json("map", "dump", "--top=2", "large")["entries"], [{"key": key, "value": 2 * key} for key in (99998, 99999)])
+        self.assertEqual(len(self.json("map", "dump", "--top=2", "--pretty", "large")["entries"]), 2)
+
+    def test_histogram(self):
+        def bar(bounds, n, most):
+            return f"{bounds:16} {n:8} |{'@' * (52 * n // most):52}|\n"
+
+        self.assertEqual(self.ctl("map", "dump", "--hist", "percpu"), bar("[0, 2)", 2, 2) + bar("[2, 4)", 1, 2))
+        self.assertEqual(self.ctl("map", "dump", "--hist", "threads"), bar("[0, 2)", 1, 9) + bar("[2, 4)", 9, 9))
+        pairs = "{.y = RED}:\n" + bar("[256, 512)", 1, 1) + "\n{.y = GREEN}:\n" + bar("[128, 256)", 2, 2)
+        self.assertEqual(self.ctl("map", "dump", "--hist", "pairs"), pairs)
+        self.assertEqual(self.ctl("map", "dump", "--hist=x", "pairs"), pairs)
+        self.assertEqual(self.ctl("map", "dump", "--hist", "struct"), "0:\n" + bar("[0, 2)", 7, 8) + bar("[2, 4)", 8, 8))  # its array; empty ones are left out
+        self.assertEqual(self.ctl("map", "dump", "--hist", "empty"), "")
+        for option in "--json", "--pretty":
+            output = self.json(option, "map", "dump", "--hist", "pairs")
+            self.assertEqual(output["map"]["name"], "pairs")
+            self.assertEqual(
+                output["histograms"],
+                [{"key": {"y": "RED"}, "buckets": [{"min": 256, "count": 1}]}, {"key": {"y": "GREEN"}, "buckets": [{"min": 128, "count": 2}]}],
+            )
+        self.assertEqual(self.json("map", "dump", "--hist", "percpu")["histograms"], [{"buckets": [{"min": 0, "count": 2}, {"min": 2, "count": 1}]}])
+        for arguments, text in (
+            (("--hist=y", "pairs"), "--hist: the key has no number y"),
+            (("--hist=x", "percpu"), "--hist: the key has no number x"),
+            (("--hist", "plain"), "--hist: the values are no numbers, and no arrays of numbers"),
+            (("--hist", ".bss"), "--hist: the values are no numbers, and no arrays of numbers"),
+            (("--hist", "large"), "--hist: a key has the bucket 64, but a histogram in powers of two has those from 0 to 63"),
+        ):
+            for option in (), ("--json",):
+                self.assertEqual(self.ctl("map", "dump", *option, *arguments, status=ERROR, stderr=text), "")
+        see = "; see gpuprobectl map dump --help"
+        for arguments, text in (
+            (("--top=2", "--hist"), "map dump takes --hist or --top, not both"),
+            (("--raw", "--hist"), "map dump takes --hist or --raw, not both"),
+            (("--top=1", "--per-process"), "map dump takes --top or --per-process, not both"),
+            (("--top=0",), "--top: 0 is not a number from 1 up"),
+            (("--watch=x",), "--watch: x is not a number from 1 up"),
+            (("--watch=86401",), "--watch: at most a day, 86400 seconds"),
+        ):
+            self.ctl("map", "dump", *arguments, "counter", status=USAGE, stderr=text + see)
+
+    def test_watch(self):
+        for option, end in ((), "\n"), (("--json",), ""):
+            process = subprocess.Popen([CTL, "--socket", self.socket, "map", "dump", *option, "--watch", "threads"], stdout=subprocess.PIPE, text=True)
+            for number in range(2):
+                if number:
+                    self.assertEqual(end and process.stdout.readline(), end)
+                line = process.stdout.readline()
+                if option:
+                    self.assertEqual(len(json.loads(line)["entries"]), 2)
+                else:
+                    self.assertEqual(line + process.stdout.readline(), "[0] thread 5: 1\n[1] thread 0: 9\n")
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=60)
+            self.assertEqual(process.returncode, OK)
+        self.ctl("map", "dump", "--watch", "none", status=NOT_FOUND, stderr="there is no map none; gpuprobectl map list shows them")
 
     def test_per_process(self):
         self.assertEqual(self.ctl("map", "dump", "--per-process", "counter"), "process 77:\n  0: 5\nprocess 78:\n  0: 6\n")

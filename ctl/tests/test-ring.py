@@ -153,7 +153,9 @@ class Ring(Case):
         )
         self.ctl("ring", "read", "busy", status=ERROR, stderr="gpuprobectl: process 77 reads it already\n")
         self.ctl("ring", "read", "garbage", status=ERROR, stderr="gpuprobectl: the daemon sent records that are not base64\n")
-        for name in "cut", "torn", "lanes":
+        for name in "unsent", "short":
+            self.ctl("ring", "read", name, status=ERROR, stderr="gpuprobectl: the daemon sent no memory for records that can be used\n")
+        for name in "cut", "torn", "lanes", "beyond", "nowhere":
             self.ctl("ring", "read", name, status=ERROR, stderr="gpuprobectl: the daemon sent records that make no sense\n")
         for args, text in (
             (("ring",), "ring: read?"),

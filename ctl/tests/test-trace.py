@@ -1042,7 +1042,9 @@ class Options(Case):
         err = process.communicate(timeout=60)[1].decode()
         self.assertEqual(process.returncode, status, err)
         err = re.sub(r"gpuprobectl: process \d+ has loaded no CUDA library so far\n", "", err)
-        return json.loads(err.removeprefix("gpuprobectl: the daemon has a problem: "))
+        asked = json.loads(err.removeprefix("gpuprobectl: the daemon has a problem: "))
+        self.assertIs(asked.pop("descriptor"), True)
+        return asked
 
     def test_parameters(self):
         every = {"shim", "bpf", "kernel"}

@@ -79,21 +79,16 @@ bool trace_target_flush(struct trace_target *target);
  * the exit status. */
 int trace_target_close(struct trace_target *target, bool complete, bool *hung_upp);
 
-/* child.c: CMD, which waits until it is traced. */
-struct trace_child {
-	pid_t pid; /* 0: there is none, or it has ended */
-	int go; /* a socket to it until it is CMD; -1: none */
-	int status; /* its exit status, or 128 and the signal */
-};
-/* Whether CMD will have the shim, if it does not do without on purpose. */
-bool trace_child_has_shim(void);
-int trace_child_start(struct trace_child *child, const struct trace_command *trace);
-void trace_child_go(struct trace_child *child);
-/* Whether it has said that it cannot become CMD. */
-bool trace_child_failed(struct trace_child *child);
-/* Whether it has ended by now, or waits for that. */
-bool trace_child_ended(struct trace_child *child, bool wait);
-void trace_child_kill(struct trace_child *child);
+/*
+ * reply.c: what the daemon's replies to Trace bring, for trace_live() and for gputrace.
+ * Each returns the exit status.
+ */
+/* What the stream of records said. */
+int trace_stream_result(int r);
+/* What was asked for and is not there, from the beginning on or since now. Returns whether there
+ * was something. */
+bool trace_reply_misses(json_object *reply);
+void trace_reply_tell_missing(json_object *reply);
 
 /* sink.c: items to a writer and to statistics. */
 struct trace_sink;

@@ -21,9 +21,10 @@
 #include <unistd.h>
 
 #include "lib/base/clock.h"
-#include "lib/base64.h"
+#include "ctl/base/records.h"
 #include "ctl/rm/driver.h"
 #include "command.h"
+#include "ctl/session/session.h"
 #include "ctl/trace/read/stream.h"
 #include "lib/json.h"
 #include "watch.h"
@@ -32,7 +33,6 @@
 	UINT64_C(300000000) /* nanoseconds that records wait for older ones: somebody watches */
 #define WINDOW_FILE \
 	UINT64_C(800000000) /* and less than a second old is what SIGKILL takes from a file */
-#define MISSING_LINES 3 /* on a terminal */
 #define MEMORY ((size_t)128 << 20)
 #define TICK_MS 100
 #define CUPTI_LATE UINT64_C(200000000) /* so long after a kernel it is told at the latest */
@@ -44,10 +44,11 @@
 
 struct live {
 	struct trace_command *trace;
-	struct trace_child child;
+	struct child child;
 	struct trace_target target;
 	struct trace_sink *sink;
 	struct trace_stream *stream;
+	struct records records;
 	struct trace_watch *watch; /* NULL: none */
 	int signals; /* a descriptor */
 	bool started; /* the first reply has come */
@@ -58,21 +59,6 @@ struct live {
 	bool told; /* a line of progress is on the terminal */
 	bool unwatched; /* the driver did not tell all that was asked for */
 };
-
-/* What the stream said. Returns the exit status. */
-static int stream_result(struct live *live, int r) {
-	switch (r) {
-	case 0:
-		return CTL_OK;
-	case TRACE_STREAM_E_FOREIGN:
-	case TRACE_STREAM_E_BROKEN:
-		return ctl_fail(CTL_ERROR, "the daemon sent records that make no sense");
-	case TRACE_STREAM_E_VERSION:
-		return ctl_fail(CTL_ERROR, "the daemon's traces are of another version than ours");
-	default:
-		return ctl_fail(CTL_ERROR, "%s", r == -ENOMEM ? "out of memory" : strerror(-r));
-	}
-}
 
 /* ---- progress ---- */
 
@@ -121,7 +107,7 @@ static int take_watch(struct live *live) {
 	}
 	free(bytes);
 	free(lines);
-	return stream_result(live, r);
+	return trace_stream_result(r);
 }
 
 static int stop_watch(struct live *live) {
@@ -162,7 +148,7 @@ static int tick(struct live *live) {
 	}
 	if (!trace_target_flush(&live->target) && !r)
 		return ENOUGH; /* trace_target_close() says why */
-	return stream_result(live, r);
+	return trace_stream_result(r);
 }
 
 /* ---- signals ---- */
@@ -180,7 +166,7 @@ static void stop_soon(struct live *live, uint64_t milliseconds) {
  */
 static int take_signal(struct live *live, const struct signalfd_siginfo *signal) {
 	if (signal->ssi_signo == SIGCHLD) {
-		if (live->child.pid && trace_child_ended(&live->child, false))
+		if (live->child.pid && child_ended(&live->child, false))
 			stop_soon(live, CHILD_MS);
 		return CTL_OK;
 	}
@@ -212,7 +198,7 @@ static int take_signals(struct live *live) {
 static void wait_child(struct live *live) {
 	struct pollfd signals = { .fd = live->signals, .events = POLLIN };
 
-	while (!trace_child_ended(&live->child, false)) {
+	while (!child_ended(&live->child, false)) {
 		poll(&signals, 1, -1);
 		take_signals(live);
 	}
@@ -256,21 +242,13 @@ static int wait_reply(struct live *live) {
 
 /* ---- replies ---- */
 
-/* What was asked for and is not there, from the beginning on or since now. */
 static void tell_missing(struct live *live, json_object *parameters) {
-	json_object *missing = json_member(parameters, "missing");
-	const size_t n = missing ? json_object_array_length(missing) : 0,
-		     shown = isatty(STDERR_FILENO) && n > MISSING_LINES ? MISSING_LINES : n;
-
-	if (shown && live->told) { /* behind what is told of the progress */
+	if (live->told &&
+	    trace_reply_misses(parameters)) { /* behind what is told of the progress */
 		fputc('\n', stderr);
 		live->told = false;
 	}
-	for (size_t i = 0; i < shown; i++)
-		ctl_tell("not traced: %s",
-			 json_object_get_string(json_object_array_get_idx(missing, i)));
-	if (shown < n)
-		ctl_tell("not traced: %zu more; gpuprobectl hook status says why", n - shown);
+	trace_reply_tell_missing(parameters);
 }
 
 /* The first reply has come: it is on. */
@@ -281,31 +259,28 @@ static void start(struct live *live) {
 					      programs are traced now */
 	live->started = true;
 	if (live->child.pid)
-		trace_child_go(&live->child);
+		child_go(&live->child);
 }
 
 static int take_reply(struct live *live, json_object *parameters, bool last) {
-	json_object *text = json_member(parameters, "records");
-	unsigned char *data;
+	const unsigned char *data;
 	size_t n_data;
 	int r;
 
-	if (base64_decode(json_object_get_string(text), (size_t)json_object_get_string_len(text),
-			  &data, &n_data))
-		return ctl_fail(CTL_ERROR, "the daemon sent records that are not base64");
+	r = records_take(&live->records, live->trace->ctl, parameters, "records", &data, &n_data);
+	if (r)
+		return r;
 	live->replied_at = monotonic_now();
 	/* behind its end there is nothing any more */
 	r = live->started && (last || trace_stream_ends(data, n_data)) ? stop_watch(live) : CTL_OK;
-	if (r) {
-		free(data);
+	if (r)
 		return r;
-	}
 	r = trace_stream_feed(live->stream, data, n_data);
 	if (!live->trace->format && live->target.begun) {
 		fwrite(data, 1, n_data, live->target.file);
 		trace_target_wrote(&live->target);
 	}
-	free(data);
+	records_done(&live->records);
 	tell_missing(live, parameters);
 	if (!live->started)
 		start(live);
@@ -313,7 +288,7 @@ static int take_reply(struct live *live, json_object *parameters, bool last) {
 		trace_target_flush(&live->target);
 	if (live->target.error)
 		return ENOUGH; /* trace_target_close() says why */
-	return stream_result(live, r);
+	return trace_stream_result(r);
 }
 
 /* A file in our own form ends as it should, though the daemon was not asked for the end. */
@@ -367,6 +342,7 @@ static int run(struct live *live) {
 		json_append_int(pids, live->child.pid);
 		json_add(live->trace->parameters, "pids", pids);
 	}
+	json_add_bool(live->trace->parameters, "descriptor", true);
 	live->began = monotonic_now();
 	live->interval_at = live->began + live->trace->interval;
 	live->told_at = live->began + 1000000000;
@@ -382,30 +358,18 @@ static int run(struct live *live) {
 	if (!live->trace->format && live->complete)
 		end_raw(live);
 	written = written ?: trace_sink_finish(live->sink, live->complete);
-	return r ?: stream_result(live, written);
+	return r ?: trace_stream_result(written);
 }
 
 /* Signals that end us come through a descriptor. Returns the exit status. */
 static int watch_signals(struct live *live) {
-	struct sigaction hangup;
-	sigset_t signals, ending;
+	sigset_t ending;
 
-	sigemptyset(&ending);
-	sigaddset(&ending, SIGTERM);
-	sigaddset(&ending, SIGQUIT);
-	if (!sigaction(SIGHUP, NULL, &hangup) &&
-	    hangup.sa_handler != SIG_IGN) /* as it is under nohup */
-		sigaddset(&ending, SIGHUP);
-	signals = ending;
-	sigaddset(&signals,
+	live->signals = session_signals(&ending, true);
+	sigdelset(&ending,
 		  SIGINT); /* which a pager at the same terminal gets, too, and reads on later */
-	sigaddset(&signals, SIGCHLD);
-	sigprocmask(SIG_BLOCK, &signals, NULL);
-	signal(SIGCHLD, SIG_DFL); /* where whoever started us ignores it, nobody would say that CMD
-				     has ended */
 	if (live->target.lines && !live->trace->command) /* which would not hear of it */
 		ctl_end_if_stuck(&ending, NULL);
-	live->signals = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
 	return live->signals < 0 ? ctl_fail(CTL_ERROR, "%s", strerror(errno)) : CTL_OK;
 }
 
@@ -475,7 +439,7 @@ static void tell_end(struct live *live) {
 	if (!live->target.path && state.unknown_ends)
 		ctl_tell("%" PRIu64 " launch%s whose end is unknown", state.unknown_ends,
 			 state.unknown_ends == 1 ? "" : "es");
-	if (saw_no_call(live, &state) && !trace_child_failed(&live->child))
+	if (saw_no_call(live, &state) && !child_failed(&live->child))
 		ctl_tell("no call was traced; if some were made, then by processes without the "
 			 "shim, such as with a cleaned environment or another user: --backend=bpf "
 			 "sees those");
@@ -495,12 +459,16 @@ static bool wants_watch(const struct trace_command *trace) {
 
 int trace_live(struct trace_command *trace) {
 	struct live live = { .trace = trace, .child = { .go = -1 }, .signals = -1 };
+	const struct child_options child = { .ctl = trace->ctl,
+					     .command = trace->command,
+					     .shim = trace_has_source(trace, "shim", true),
+					     .other = "gpuprobectl trace report" };
 	bool hung_up = false;
 	int r, closed;
 
 	r = open_all(&live);
 	if (!r && trace->command)
-		r = trace_child_start(&live.child, trace);
+		r = child_start(&live.child, &child);
 	if (!r)
 		r = watch_signals(&live);
 	if (!r && wants_watch(trace) &&
@@ -512,10 +480,11 @@ int trace_live(struct trace_command *trace) {
 		r = run(&live);
 	}
 	if (!live.started)
-		trace_child_kill(&live.child);
+		child_kill(&live.child);
 	tell_end(&live);
 	live.watch = trace_watch_free(live.watch);
 	live.stream = trace_stream_free(live.stream);
+	records_deinit(&live.records);
 	live.sink = trace_sink_free(live.sink);
 	closed = trace_target_close(&live.target, live.complete, &hung_up);
 	signal(SIGPIPE, SIG_DFL);

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "command.h"
+#include "ctl/session/session.h"
 #include "lib/json.h"
 
 static const char help[] =
@@ -379,7 +380,7 @@ static bool has_shim(struct trace_command *trace) {
 			      &libraries) &&
 		      libraries.shim;
 	}
-	return all || (trace->command && trace_child_has_shim());
+	return all || (trace->command && child_has_shim());
 }
 
 /* Processes of which nothing is to be expected for now. */

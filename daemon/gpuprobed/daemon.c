@@ -366,17 +366,6 @@ static void daemon_warn_links(const struct config *config) {
 		daemon_warn_link("exclude", &config->exclude_filters[i]);
 }
 
-/* After a change of the setting `exclude`: probes and traces of processes that it means now end. */
-static void daemon_apply_excludes(struct daemon *daemon) {
-	struct process *process;
-
-	LIST_FOREACH(process, &daemon->processes.list, link)
-		if (exclude_find(daemon->config, &process->facts))
-			client_retire_all(&daemon->client, process);
-	if (daemon->client.traces)
-		trace_table_look_again(daemon->client.traces);
-}
-
 void daemon_configure(struct daemon *daemon, const struct config *config) {
 	struct daemon_page_rules rules;
 	const bool mirrors = daemon->config->mirror_period_ms != config->mirror_period_ms;
@@ -389,7 +378,8 @@ void daemon_configure(struct daemon *daemon, const struct config *config) {
 	interest_writer_configure(daemon->attach.interest, &page);
 	if (mirrors)
 		client_welcome_mirrors(&daemon->client);
-	daemon_apply_excludes(daemon);
+	if (daemon->client.traces) /* `exclude` may mean others now */
+		trace_table_look_again(daemon->client.traces);
 	plan_prepare_again(&daemon->image);
 	daemon_warn_links(config);
 }
@@ -446,18 +436,12 @@ static void daemon_warn_all_private(const struct config *config) {
 		daemon_warn_private("keep-artifacts", config->keep_artifacts);
 }
 
-int daemon_new(struct daemon **daemonp, uv_loop_t *loop, const struct daemon_options *options) {
-	struct daemon *daemon;
-	int r;
-
-	daemon = calloc(1, sizeof(*daemon));
-	if (!daemon)
-		return -ENOMEM;
-	*daemonp = daemon;
+/* What cannot fail. */
+static void daemon_init(struct daemon *daemon, uv_loop_t *loop, const struct config *config) {
 	daemon->control.started = clock_us(CLOCK_REALTIME);
 	daemon->metrics.started_boot = clock_us(CLOCK_BOOTTIME);
 	daemon->loop = loop;
-	daemon->config = options->config;
+	daemon->config = config;
 	registry_init(&daemon->registry);
 	plan_images_init(&daemon->image.plans);
 	daemon->image.n_capabilities = (unsigned int)gpu_capabilities(
@@ -469,6 +453,39 @@ int daemon_new(struct daemon **daemonp, uv_loop_t *loop, const struct daemon_opt
 	LIST_INIT(&daemon->client.syncs);
 	TAILQ_INIT(&daemon->attach.verifying);
 	LIST_INIT(&daemon->control.ring_readers);
+}
+
+/* The folder of --keep-artifacts, if there is to be one. 0 or -errno. */
+static int daemon_start_artifacts(struct daemon *daemon) {
+	const char *folder = daemon->config->keep_artifacts;
+	int r;
+
+	if (!folder)
+		return 0;
+	r = artifact_store_new(&daemon->image.artifacts, daemon->loop, folder);
+	if (r < 0)
+		log_error("--keep-artifacts=%s: %s", folder, strerror(-r));
+	return r;
+}
+
+static void daemon_look_whether_verify(struct daemon *daemon) {
+	if (!daemon->config->verify)
+		return;
+	daemon->control.verify_available = verify_available();
+	if (daemon->control.verify_available)
+		log_warning("programs cannot be verified, and so not attached: CAP_BPF and "
+			    "CAP_PERFMON are missing (see --verify)");
+}
+
+int daemon_new(struct daemon **daemonp, uv_loop_t *loop, const struct daemon_options *options) {
+	struct daemon *daemon;
+	int r;
+
+	daemon = calloc(1, sizeof(*daemon));
+	if (!daemon)
+		return -ENOMEM;
+	*daemonp = daemon;
+	daemon_init(daemon, loop, options->config);
 	r = image_cache_init(&daemon->image.images);
 	if (r == 0)
 		r = loop_meter_new(&daemon->metrics.meter, loop);
@@ -485,19 +502,10 @@ int daemon_new(struct daemon **daemonp, uv_loop_t *loop, const struct daemon_opt
 				    &daemon->config);
 	if (r == 0)
 		r = log_limit_new(&daemon->control.trace_lines, loop, LOG_LIMIT_MS, TRACE_BEGAN);
-	if (r == 0 && options->config->keep_artifacts) {
-		r = artifact_store_new(&daemon->image.artifacts, loop,
-				       options->config->keep_artifacts);
-		if (r < 0)
-			log_error("--keep-artifacts=%s: %s", options->config->keep_artifacts,
-				  strerror(-r));
-	}
-	if (r == 0 && daemon->config->verify) {
-		daemon->control.verify_available = verify_available();
-		if (daemon->control.verify_available)
-			log_warning("programs cannot be verified, and so not attached: CAP_BPF and "
-				    "CAP_PERFMON are missing (see --verify)");
-	}
+	if (r == 0)
+		r = daemon_start_artifacts(daemon);
+	if (r == 0)
+		daemon_look_whether_verify(daemon);
 	if (r == 0)
 		r = daemon_load_passes(daemon, options);
 	if (r == 0)

@@ -11,6 +11,7 @@
 
 #include "program-job.h"
 
+#include <bpf/btf.h>
 #include <bpf/libbpf.h>
 #include <ctype.h>
 #include <errno.h>
@@ -20,7 +21,9 @@
 #include <string.h>
 
 #include "job/link.h"
+#include "lib/bpf/btf-check.h"
 #include "lib/bpf/linked.h"
+#include "lib/bpf/thread-section.h"
 #include "lib/json.h"
 #include "translate.h"
 #include "proto/job.h"
@@ -85,6 +88,9 @@ struct compile {
 	int outputs[TRANSLATE_PROGRAMS_MAX];
 	int patch_outputs[TRANSLATE_PROGRAMS_MAX]; /* -1: no patch form is wanted */
 	size_t n_programs;
+	struct thread_variables variables;
+	struct translate_variable named[THREAD_VARIABLES_MAX]; /* the same */
+	struct translate_thread thread;
 	char error[192];
 };
 
@@ -167,6 +173,31 @@ static int strings_parse(struct compile *c, struct json_object *request,
 	return 0;
 }
 
+/* The variables of a thread; their names are for messages, so BTF that is not sound has none. */
+static int thread_parse(struct compile *c, struct json_object *request) {
+	char why[BTF_CHECK_ERROR_SIZE];
+	struct linked_table table;
+	struct btf *btf;
+	int r = linked_thread_from_json(&c->thread.size, request, c->error);
+
+	if (!r)
+		r = linked_btf_from_json(&table, request, c->blob_size, c->error);
+	if (r || !c->thread.size || !table.count ||
+	    btf_open(&btf, c->blob + table.offset, table.count, why))
+		return r;
+	thread_variables_read(&c->variables, btf);
+	btf__free(btf);
+	for (size_t i = 0; i < c->variables.n; i++) {
+		const struct thread_variable *variable = &c->variables.variables[i];
+
+		c->named[i] = (struct translate_variable){ variable->name, variable->offset,
+							   variable->size };
+	}
+	c->thread.variables = c->named;
+	c->thread.n_variables = c->variables.n;
+	return 0;
+}
+
 /* Where a program's instructions come from. */
 static int lines_parse(struct compile *c, struct json_object *program,
 		       struct translate_lines *lines) {
@@ -197,6 +228,8 @@ static int programs_parse(struct compile *c, const struct worker_job *job) {
 		return wrong(c, "no programs, or too many");
 	c->n_programs = json_object_array_length(array);
 	r = strings_parse(c, job->request, &strings);
+	if (!r)
+		r = thread_parse(c, job->request);
 	if (r)
 		return r;
 	for (size_t i = 0; i < c->n_programs; i++) {
@@ -232,6 +265,7 @@ static int programs_parse(struct compile *c, const struct worker_job *job) {
 			.insns = (const struct bpf_insn *)(const void *)(c->blob + insns.offset),
 			.n_insns = insns.count,
 			.lines = lines,
+			.thread = c->thread,
 		};
 	}
 	return 0;

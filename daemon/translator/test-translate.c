@@ -298,6 +298,103 @@ static void test_two_programs(void **state) {
 	translate_result_deinit(&result);
 }
 
+/* An address in the variables of a thread. */
+#define THREAD(d, offset) LD64(d, INSN_PSEUDO_MAP_IDX_VALUE, TRANSLATE_THREAD, offset)
+
+static int translate_thread(const struct bpf_insn *insns, size_t n, uint32_t size,
+			    struct translate_result *result, char **error) {
+	static const struct translate_variable variables[] = { { "begin", 0, 8 },
+							       { "sum", 16, 8 } };
+	const struct translate_program program = {
+		.name = "p",
+		.symbol = "__gpuprobe_o1_p0",
+		.insns = insns,
+		.n_insns = n,
+		.patch = true,
+		.thread = { .size = size, .variables = variables, .n_variables = 2 },
+	};
+
+	*error = NULL;
+	return translate_object(&program, 1, &array8, 1, result, error);
+}
+
+/* Variables of a thread: parameters behind the context's fields, and parts of the result. */
+static void test_thread(void **state) {
+	static const struct bpf_insn sum[] = {
+		LOAD(BPF_DW, 2, 1, 16),
+		THREAD(3, 16),
+		ATOMIC(BPF_DW, BPF_ADD, 3, 2, 0),
+		END,
+	};
+	static const struct bpf_insn nothing[] = { END };
+	struct translate_result result;
+	const struct translate_program_result *p;
+	char *error;
+
+	assert_int_equal(translate_thread(sum, COUNT(sum), 24, &result, &error), TRANSLATE_OK);
+	p = result.programs;
+	assert_int_equal(p->context_count, 2);
+	assert_int_equal(p->context[0], 16);
+	assert_int_equal(p->context[1], POINT_THREAD + 16);
+	assert_non_null(strstr(p->ptx, ".func  (.param .align 8 .b8 func_retval0[16]) "
+				       "__gpuprobe_o1_p0("));
+	assert_int_equal(occurrences(p->ptx, "add.s64"), 1);
+	assert_int_equal(occurrences(p->ptx, "[func_retval0+8], "), 1);
+	assert_int_equal(occurrences(p->ptx, "atom") + occurrences(p->ptx, "red."), 0);
+	assert_int_equal(occurrences(p->ptx, "local"), 0);
+	assert_int_equal(p->maps, 0);
+	assert_false(result.maps[0].used);
+	assert_null(p->patch);
+	assert_string_equal(p->patch_reason, "it has variables of a thread (.thread), which are "
+					     "registers that only PTX can have yet");
+	translate_result_deinit(&result);
+
+	/* a program that uses none is as ever */
+	assert_int_equal(translate_thread(nothing, COUNT(nothing), 24, &result, &error),
+			 TRANSLATE_OK);
+	p = result.programs;
+	assert_int_equal(p->context_count, 0);
+	assert_non_null(strstr(p->ptx, "(.param .b64 func_retval0)"));
+	assert_non_null(p->patch);
+	translate_result_deinit(&result);
+}
+
+static void test_thread_refused(void **state) {
+	static const struct bpf_insn key[] = { THREAD(2, 16), MAP(1, 0), CALL(1), END };
+	static const struct bpf_insn between[] = { THREAD(2, 8), MAP(1, 0), CALL(1), END };
+	static const struct bpf_insn beyond[] = { THREAD(2, 16), LOAD(BPF_DW, 0, 2, 8), EXIT };
+	static const struct {
+		const struct bpf_insn *insns;
+		size_t n;
+		uint32_t size;
+		const char *message;
+	} cases[] = {
+		{ key, COUNT(key), 24,
+		  "program p, instruction 4: a helper cannot take the address of sum, a variable "
+		  "of a thread, which is a register: copy it to a variable of the function" },
+		{ between, COUNT(between), 24,
+		  "program p, instruction 4: a helper cannot take the address of a variable of a "
+		  "thread, which is a register: copy it to a variable of the function" },
+		{ beyond, COUNT(beyond), 24,
+		  "program p, instruction 2: access of 8 bytes at offset 24 of the variables of a "
+		  "thread, which have 24" },
+		{ beyond, COUNT(beyond), 0, "program p, instruction 0: refers to map 64 of 1" },
+	};
+	struct translate_result result;
+	char *error;
+
+	for (size_t i = 0; i < COUNT(cases); i++) {
+		assert_int_equal(translate_thread(cases[i].insns, cases[i].n, cases[i].size,
+						  &result, &error),
+				 TRANSLATE_E_PROGRAM);
+		assert_string_equal(error, cases[i].message);
+		free(error);
+	}
+	assert_int_equal(translate_thread(key, COUNT(key), 8 * POINT_THREAD_WORDS + 1, &result,
+					  &error),
+			 -EINVAL);
+}
+
 static void test_percpu(void **state) {
 	static const struct bpf_insn plain[] = {
 		LOOKUP(0, 0, 3), LOAD(BPF_DW, 1, 0, 0), ADD(1, 1), STORE(BPF_DW, 0, 1, 0), END,
@@ -1021,6 +1118,8 @@ int main(void) {
 		cmocka_unit_test(test_sharding),
 		cmocka_unit_test(test_sharding_source),
 		cmocka_unit_test(test_two_programs),
+		cmocka_unit_test(test_thread),
+		cmocka_unit_test(test_thread_refused),
 		cmocka_unit_test(test_percpu),
 		cmocka_unit_test(test_layout),
 		cmocka_unit_test(test_unused_map),

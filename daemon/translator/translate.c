@@ -56,7 +56,8 @@ static bool input_is_valid(const struct translation *t) {
 	if (t->n_programs > TRANSLATE_PROGRAMS_MAX || t->n_maps > TRANSLATE_MAPS_MAX)
 		return false;
 	for (size_t i = 0; i < t->n_programs; i++)
-		if (!is_identifier(t->programs[i].symbol) || strlen(t->programs[i].symbol) > 256)
+		if (!is_identifier(t->programs[i].symbol) || strlen(t->programs[i].symbol) > 256 ||
+		    t->programs[i].thread.size > 8 * POINT_THREAD_WORDS)
 			return false;
 	for (size_t i = 0; i < t->n_maps; i++)
 		if (!is_identifier(t->maps[i].slot_symbol) ||
@@ -83,12 +84,13 @@ static int analyse(struct translation *t, size_t i) {
 	if (program->n_insns > TRANSLATE_INSNS_MAX)
 		r = fault_whole(&fault, "more than %u instructions", TRANSLATE_INSNS_MAX);
 	else
-		r = validate_program(program->insns, program->n_insns, t->n_maps, &fault);
+		r = validate_program(program->insns, program->n_insns, t->n_maps,
+				     program->thread.size, &fault);
 	if (!r)
 		r = flow_init(&unit->flow, program->insns, program->n_insns, &fault);
 	if (!r)
 		r = analysis_init(&unit->analysis, &unit->flow, t->maps, t->n_maps,
-				  program->takes_memory, &fault);
+				  &program->thread, program->takes_memory, &fault);
 	return set_error(t, r, fault.text);
 }
 
@@ -175,15 +177,30 @@ static char *cut_ptx(const char *text, size_t *size) {
 	return ptx;
 }
 
-/* Parts of the device library that a program needs. */
-struct needs {
-	bool rings, hashes;
-};
+/* Whether a program calls a helper, reachable or not. */
+static bool calls(const struct translate_program *program, enum helper_kind kind) {
+	for (size_t pc = 0; pc < program->n_insns; pc++) {
+		const struct bpf_insn *insn = program->insns + pc;
 
-/* What a program needs beyond the least, by the maps that it uses. */
-static struct needs find_needs(const struct translation *t, const struct analysis *analysis,
-			       struct translate_program_result *result) {
-	struct needs needs = { 0 };
+		if (insn_is_ld_imm64(insn))
+			pc++;
+		else if (insn_is_call(insn) && insn->src_reg == INSN_CALL_HELPER) {
+			const struct helper *helper = helper_find(insn->imm);
+
+			if (helper && helper->kind == kind)
+				return true;
+		}
+	}
+	return false;
+}
+
+/* What a program needs beyond the least, by the maps that it uses and what it calls. */
+static struct codegen_parts find_needs(const struct translation *t,
+				       const struct translate_program *program,
+				       const struct analysis *analysis,
+				       struct translate_program_result *result) {
+	struct codegen_parts needs = { .helpers = calls(program, HELPER_NUMBER) ||
+						  calls(program, HELPER_ATOMIC) };
 	bool host = false;
 
 	for (size_t m = 0; m < t->n_maps; m++) {
@@ -208,11 +225,14 @@ static struct needs find_needs(const struct translation *t, const struct analysi
 	for (unsigned i = 0; i < TRANSLATE_CONTEXT_FIELDS; i++)
 		if (analysis->context >> i & 1)
 			result->context[result->context_count++] = (uint16_t)(8 * i);
+	for (unsigned i = 0; i < POINT_THREAD_WORDS; i++)
+		if (analysis->words >> i & 1)
+			result->context[result->context_count++] = (uint16_t)(POINT_THREAD + 8 * i);
 	return needs;
 }
 
 /* One form of a program, as LLVM prints it. */
-static int emit_form(struct translation *t, size_t i, bool patch, const struct needs *needs,
+static int emit_form(struct translation *t, size_t i, bool patch, const struct codegen_parts *needs,
 		     char **text) {
 	unsigned target = t->result.programs[i].target;
 	struct fault fault = { .program = t->programs[i].name, .lines = &t->programs[i].lines };
@@ -226,7 +246,7 @@ static int emit_form(struct translation *t, size_t i, bool patch, const struct n
 	if (patch || target > TRANSLATE_TARGET_PATCH)
 		target = TRANSLATE_TARGET_PATCH;
 	unit->analysis.fault = &fault;
-	r = codegen_init(&codegen, target, needs->rings, needs->hashes, t->error);
+	r = codegen_init(&codegen, target, needs, t->error);
 	if (!r)
 		r = set_error(t,
 			      emit_program(codegen.module, &unit->analysis, t->programs + i,
@@ -238,32 +258,20 @@ static int emit_form(struct translation *t, size_t i, bool patch, const struct n
 	return r;
 }
 
-/* Whether a program calls a helper, reachable or not. */
-static bool calls(const struct translate_program *program, enum helper_kind kind) {
-	for (size_t pc = 0; pc < program->n_insns; pc++) {
-		const struct bpf_insn *insn = program->insns + pc;
-
-		if (insn_is_ld_imm64(insn))
-			pc++;
-		else if (insn_is_call(insn) && insn->src_reg == INSN_CALL_HELPER) {
-			const struct helper *helper = helper_find(insn->imm);
-
-			if (helper && helper->kind == kind)
-				return true;
-		}
-	}
-	return false;
-}
-
 /*
  * The patch form, if there can be one. LLVM has a thread end, too, where it sees that an address
  * can be none.
  */
-static int emit_patch(struct translation *t, size_t i, const struct needs *needs) {
+static int emit_patch(struct translation *t, size_t i, const struct codegen_parts *needs) {
 	struct translate_program_result *result = t->result.programs + i;
 	char *text = NULL;
 	int r;
 
+	if (t->units[i].analysis.words) {
+		result->patch_reason = "it has variables of a thread (.thread), which are "
+				       "registers that only PTX can have yet";
+		return 0;
+	}
 	r = emit_form(t, i, true, needs, &text);
 	if (!r && (strstr(text, "\texit;") || strstr(text, "\ttrap;"))) {
 		result->patch_reason =
@@ -301,7 +309,7 @@ static int check_local(struct translation *t, size_t i) {
 
 static int emit(struct translation *t, size_t i) {
 	struct translate_program_result *result = t->result.programs + i;
-	struct needs needs = find_needs(t, &t->units[i].analysis, result);
+	struct codegen_parts needs = find_needs(t, t->programs + i, &t->units[i].analysis, result);
 	char *text = NULL;
 	int r;
 

@@ -7,7 +7,8 @@
  *
  * A program is an array of relocated instructions: its entry is instruction 0, the subprograms it
  * calls (BPF_PSEUDO_CALL, relative) follow in the same array. Maps are referred to by index
- * (BPF_PSEUDO_MAP_IDX, BPF_PSEUDO_MAP_IDX_VALUE) into `maps`.
+ * (BPF_PSEUDO_MAP_IDX, BPF_PSEUDO_MAP_IDX_VALUE) into `maps`. Index TRANSLATE_THREAD of the latter
+ * means the variables of a thread.
  */
 
 #include <linux/bpf.h>
@@ -16,6 +17,7 @@
 #include <stdint.h>
 
 #include "proto/map-layout.h"
+#include "proto/point.h"
 
 enum {
 	TRANSLATE_OK = 0,
@@ -26,6 +28,7 @@ enum {
 
 #define TRANSLATE_PROGRAMS_MAX 64
 #define TRANSLATE_MAPS_MAX 64
+#define TRANSLATE_THREAD TRANSLATE_MAPS_MAX
 #define TRANSLATE_INSNS_MAX 32768 /* of one program, after its subprograms are inlined */
 
 #define TRANSLATE_LOCAL_MAX 8192 /* bytes of local memory a thread: two of the largest records */
@@ -64,6 +67,16 @@ struct translate_lines {
 	size_t strings_size;
 };
 
+/* The variables of a thread: registers that all programs of the object share. */
+struct translate_thread {
+	uint32_t size; /* bytes of all, at most 8 * POINT_THREAD_WORDS; 0: there is none */
+	const struct translate_variable {
+		const char *name;
+		uint32_t offset, size;
+	} *variables; /* for messages */
+	size_t n_variables;
+};
+
 struct translate_program {
 	const char *name; /* for messages */
 	const char *symbol; /* of the function to emit: a PTX identifier */
@@ -77,6 +90,7 @@ struct translate_program {
 	bool takes_memory;
 	bool patch; /* its patch form is wanted, too */
 	struct translate_lines lines; /* n 0: not known */
+	struct translate_thread thread;
 };
 
 struct translate_map_result {
@@ -90,8 +104,12 @@ struct translate_program_result {
 	char *ptx; /* owned by the result; NUL-terminated; laid out as job.md says */
 	size_t size; /* strlen(ptx) */
 	unsigned isa, target; /* 63: PTX 6.3; 52: sm_52 */
-	/* the fields of the context that it reads, ascending: its parameters */
-	uint16_t context[TRANSLATE_CONTEXT_FIELDS];
+	/*
+	 * The fields of the context that it reads, ascending, and the words of the thread's
+	 * variables that it uses (POINT_THREAD): its parameters. The words are part of its result,
+	 * too.
+	 */
+	uint16_t context[TRANSLATE_CONTEXT_FIELDS + POINT_THREAD_WORDS];
 	uint32_t context_count;
 	bool process; /* it refers to __gpuprobe_process */
 	uint64_t maps; /* bit i: map i is used */

@@ -171,7 +171,6 @@ class Worker:
             "job": "image",
             "id": 7,
             "kind": kind,
-            "flags": 0,
             "input": 0,
             "output": 1,
             "capability": capability,

@@ -7,9 +7,9 @@
  * BTF is a header, then types one after the other, then strings. A type is a fixed part and
  * records; its kind says how large these are. libbpf checks that types do not go beyond the data
  * that the header names, but trusts the header, and what types refer to. So the header and the
- * sizes of types are checked first. What types refer to is checked through libbpf. At last each
- * chain of modifiers and typedefs is followed, because libbpf may follow one that is a circle
- * without end.
+ * sizes of types are checked first. What types refer to is checked through libbpf. At last the
+ * chains of modifiers and typedefs are followed, because libbpf may follow one that is a circle
+ * without end. All takes time in proportion to the size.
  */
 
 #include "btf-check.h"
@@ -20,6 +20,7 @@
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define CHAIN_MAX 32
@@ -178,16 +179,33 @@ static bool check_types(struct btf_file *f) {
 	return true;
 }
 
-/* Modifiers and typedefs lead somewhere else. */
-static bool check_chains(struct btf_file *f) {
+/*
+ * Modifiers and typedefs lead somewhere else, by a chain that is not too long. lengths: for each
+ * type room for the length of its chain and 1, zeros. So each type is looked at once, and once more
+ * by each one that leads to it.
+ */
+static bool check_chains(struct btf_file *f, uint8_t *lengths) {
 	for (uint32_t id = 1; id <= f->n_types; id++) {
-		const struct btf_type *type = btf__type_by_id(f->btf, id);
+		uint32_t path[CHAIN_MAX], next = id, n = 0;
+		uint8_t length;
 
-		for (uint32_t steps = 0; btf_is_mod(type) || btf_is_typedef(type); steps++) {
-			if (steps == CHAIN_MAX)
-				return wrong(f, "type %u leads nowhere", id);
-			type = btf__type_by_id(f->btf, type->type);
+		while (!lengths[next]) {
+			const struct btf_type *type = btf__type_by_id(f->btf, next);
+
+			if (!btf_is_mod(type) && !btf_is_typedef(type)) {
+				lengths[next] = 1;
+			} else {
+				if (n == CHAIN_MAX)
+					return wrong(f, "type %u leads nowhere", id);
+				path[n++] = next;
+				next = type->type;
+			}
 		}
+		length = lengths[next];
+		if (length + n > CHAIN_MAX + 1)
+			return wrong(f, "type %u leads nowhere", id);
+		while (n)
+			lengths[path[--n]] = ++length;
 	}
 	return true;
 }
@@ -222,6 +240,9 @@ int btf_open(struct btf **btfp, const void *data, size_t size,
 	     char error[static BTF_CHECK_ERROR_SIZE]) {
 	struct btf_file f = { .error = error };
 	struct btf_header header;
+	uint8_t *lengths;
+	bool good;
+	int r;
 
 	if (!check_header(&f, data, size, &header) ||
 	    !check_sizes(&f, (const uint8_t *)data + sizeof(header) + header.type_off,
@@ -229,14 +250,19 @@ int btf_open(struct btf **btfp, const void *data, size_t size,
 		return -EINVAL;
 	f.btf = btf__new(data, (uint32_t)size);
 	if (!f.btf) {
-		const int r = errno == ENOMEM ? -ENOMEM : -EINVAL;
-
+		r = errno == ENOMEM ? -ENOMEM : -EINVAL;
 		wrong(&f, r == -ENOMEM ? "no memory" : "libbpf cannot read it");
 		return r;
 	}
-	if (!check_types(&f) || !check_chains(&f)) {
+	lengths = calloc((size_t)f.n_types + 1, sizeof(*lengths));
+	if (!lengths)
+		wrong(&f, "no memory");
+	good = lengths && check_types(&f) && check_chains(&f, lengths);
+	r = lengths ? -EINVAL : -ENOMEM;
+	free(lengths);
+	if (!good) {
 		btf__free(f.btf);
-		return -EINVAL;
+		return r;
 	}
 	*btfp = f.btf;
 	return 0;

@@ -11,6 +11,7 @@
 
 #include "linked.h"
 #include "lib/json.h"
+#include "thread-section.h"
 
 #include <errno.h>
 #include <json-c/json.h>
@@ -184,6 +185,18 @@ int linked_btf_from_json(struct linked_table *btf, struct json_object *object, u
 	return get_table(object, "btf", "size", 1, LINKED_BLOB_MAX, blob_size, btf, error);
 }
 
+int linked_thread_from_json(uint32_t *thread, struct json_object *object,
+			    char error[static ERROR_SIZE]) {
+	int64_t size = 0;
+	int r = json_has(object, "thread")
+			? get_int(object, "thread", 0, THREAD_BYTES_MAX, &size, error)
+			: 0;
+
+	if (!r)
+		*thread = (uint32_t)size;
+	return r;
+}
+
 int linked_program_from_json(struct linked_program *program, struct json_object *object,
 			     uint64_t blob_size, char error[static ERROR_SIZE]) {
 	struct linked_program p = {};
@@ -233,6 +246,9 @@ int linked_from_json(struct linked **linkedp, struct json_object *reply,
 	    (r = linked_btf_from_json(&linked->btf, reply, (uint64_t)size, error)))
 		goto out;
 	linked->size = (uint64_t)size;
+	r = linked_thread_from_json(&linked->thread, reply, error);
+	if (r)
+		goto out;
 	if (linked->btf.count) {
 		r = get_u32(json_get(reply, "btf", json_type_object), "helper_stub_type",
 			    &linked->helper_stub_type, error);
@@ -306,6 +322,7 @@ int linked_to_json(const struct linked *linked, struct json_object *reply) {
 	json_add_string(reply, "license", linked->license);
 	o = add_table(reply, "btf", "size", linked->btf.count, &linked->btf);
 	json_add_int(o, "helper_stub_type", linked->helper_stub_type);
+	json_add_int(reply, "thread", linked->thread);
 	array = json_add_array(reply, "maps");
 	for (size_t i = 0; i < linked->n_maps; i++)
 		map_to_json(&linked->maps[i], json_append_object(array));

@@ -19,6 +19,9 @@ struct json_object;
 
 #define LINKED_PROGRAMS_MAX 64
 #define LINKED_MAPS_MAX 64
+#define LINKED_THREAD                                                               \
+	LINKED_MAPS_MAX /* for a map's index in instructions: variables of a thread \
+			 */
 #define LINKED_INSNS_MAX 32768 /* of one program with its subprograms */
 #define LINKED_NAME_SIZE 128 /* of a program, with its NUL */
 #define LINKED_SECTION_SIZE                                                                        \
@@ -87,6 +90,7 @@ struct linked {
 	uint64_t size; /* of the blob */
 	struct linked_table btf; /* bytes, in the kernel's form; none without -g */
 	uint32_t helper_stub_type; /* id of `__u64 gpuprobe_helper_stub(void)`, 0 without BTF */
+	uint32_t thread; /* bytes of the variables of a thread; 0: there is none */
 	size_t n_maps;
 	struct linked_map maps[LINKED_MAPS_MAX];
 	size_t n_programs;
@@ -107,10 +111,11 @@ int linked_map_from_json(struct linked_map *map, struct json_object *object, uin
 int linked_program_from_json(struct linked_program *program, struct json_object *object,
 			     uint64_t blob_size, char error[static 192]);
 
-/* The member "insns", "line_info" or "btf" alone. As above. */
+/* The member "insns", "line_info", "thread" or "btf" alone. As above. */
 int linked_insns_from_json(struct linked_table *insns, struct json_object *object,
 			   uint64_t blob_size, char error[static 192]);
 int linked_lines_from_json(struct linked_table *lines, struct json_object *object,
 			   uint64_t blob_size, char error[static 192]);
+int linked_thread_from_json(uint32_t *thread, struct json_object *object, char error[static 192]);
 int linked_btf_from_json(struct linked_table *btf, struct json_object *object, uint64_t blob_size,
 			 char error[static 192]);

@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "lib/bpf/btf-check.h"
 
@@ -206,12 +207,70 @@ static void test_spoilt(void **state) {
 	btf__free(btf);
 }
 
+/* BTF of typedefs: `same` of type 1, which begins a chain of `length`. Opens it; the processor's
+ * time that it took in nanoseconds, or -1: it was refused. */
+static int64_t open_chain(uint32_t length, uint32_t same, char error[BTF_CHECK_ERROR_SIZE]) {
+	const uint32_t n = length + same;
+	const size_t types = n * sizeof(struct btf_type) + sizeof(struct btf_type) + 4,
+		     size = sizeof(struct btf_header) + types + 3;
+	struct btf_header header = { .magic = BTF_MAGIC,
+				     .version = BTF_VERSION,
+				     .hdr_len = sizeof(header),
+				     .type_len = (uint32_t)types,
+				     .str_off = (uint32_t)types,
+				     .str_len = 3 };
+	struct btf_type type = { .name_off = 1, .info = BTF_KIND_TYPEDEF << 24 };
+	uint8_t *data = calloc(1, size), *at = data;
+	struct timespec begin, end;
+	struct btf *btf = NULL;
+	int r;
+
+	assert_non_null(data);
+	at = mempcpy(at, &header, sizeof(header));
+	for (uint32_t id = 1; id <= n; id++) {
+		type.type = id < length ? id + 1 : id == length ? n + 1 : 1;
+		at = mempcpy(at, &type, sizeof(type));
+	}
+	type = (struct btf_type){ .name_off = 1, .info = BTF_KIND_INT << 24, .size = 4 };
+	at = mempcpy(at, &type, sizeof(type));
+	memcpy(at, &(uint32_t){ 32 }, 4);
+	at[5] = 't';
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &begin);
+	r = btf_open(&btf, data, size, error);
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &end);
+	btf__free(btf);
+	free(data);
+	return r ? -1
+		 : (end.tv_sec - begin.tv_sec) * INT64_C(1000000000) + end.tv_nsec - begin.tv_nsec;
+}
+
+/* As many types at the end of a long chain as there may be take no longer than at a short one's. */
+static void test_chains(void **state) {
+	char error[BTF_CHECK_ERROR_SIZE];
+	int64_t shortest[2] = { INT64_MAX, INT64_MAX };
+
+	for (int i = 0; i < 10; i++) {
+		const int64_t took = open_chain(i % 2 ? 31 : 1, 900000, error);
+
+		assert_true(took > 0);
+		if (took < shortest[i % 2])
+			shortest[i % 2] = took;
+	}
+	if (shortest[1] > 2 * shortest[0])
+		fail_msg("%lld ns, of short ones %lld", (long long)shortest[1],
+			 (long long)shortest[0]);
+	assert_true(open_chain(32, 0, error) > 0);
+	assert_int_equal(open_chain(33, 0, error), -1);
+	assert_string_equal(error, "type 1 leads nowhere");
+	assert_int_equal(open_chain(32, 1, error), -1);
+	assert_string_equal(error, "type 33 leads nowhere");
+}
+
 int main(void) {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_good),
-		cmocka_unit_test(test_header),
-		cmocka_unit_test(test_references),
-		cmocka_unit_test(test_spoilt),
+		cmocka_unit_test(test_good),       cmocka_unit_test(test_header),
+		cmocka_unit_test(test_references), cmocka_unit_test(test_spoilt),
+		cmocka_unit_test(test_chains),
 	};
 
 	libbpf_set_print(NULL);

@@ -5,7 +5,8 @@
  *
  * Registers and variables that the body declares are the block's own, so they need no other names.
  * Labels are renamed all the same, and so is the way out: `ret` becomes a branch to the block's
- * end. Reading a parameter becomes a move, writing the result nothing. Whatever else mentions one
+ * end. Reading a parameter becomes a move; writing the
+ * result becomes nothing, or a move of a word behind its first. Whatever else mentions one
  * of them, or the function itself, is left to a call; so are variables that all calls share, and a
  * label that would meet the one at the end.
  *
@@ -24,7 +25,8 @@
 struct inlining {
 	FILE *stream;
 	const struct ptx_body *body;
-	const char *const *arguments;
+	const char *const *arguments, *const *results;
+	size_t result_count;
 	const char *suffix;
 	struct ptx_range function, result; /* names */
 	const struct ptx_variable *parameters;
@@ -91,9 +93,9 @@ static bool is_label(const struct inlining *inlining, const struct ptx_token *to
 	return false;
 }
 
-/* Does an operand read or write memory at the name, without an offset or with +0? */
+/* Does an operand read or write memory at the name, and how many bytes behind it? */
 static bool operand_is(const struct inlining *inlining, const struct ptx_statement *statement,
-		       uint32_t operand, struct ptx_range name) {
+		       uint32_t operand, struct ptx_range name, uint64_t *offset) {
 	const struct ptx_operand *range;
 	const struct ptx_token *tokens = inlining->body->tokens;
 	uint32_t count;
@@ -106,9 +108,11 @@ static bool operand_is(const struct inlining *inlining, const struct ptx_stateme
 	    !ptx_token_is_char(text_of(inlining), &tokens[range->first], '[') ||
 	    !same_name(text_of(inlining), name, &tokens[range->first + 1]))
 		return false;
+	*offset = 0;
 	return count == 3 ||
 	       (ptx_token_is_char(text_of(inlining), &tokens[range->first + 2], '+') &&
-		ptx_token_is(text_of(inlining), &tokens[range->first + 3], "0"));
+		ptx_integer_value(text_of(inlining) + tokens[range->first + 3].offset,
+				  tokens[range->first + 3].length, offset));
 }
 
 /* Is it one whose meaning a block inside another function cannot keep? */
@@ -159,24 +163,52 @@ static void write_statement(const struct inlining *inlining,
 	fputc('\n', inlining->stream);
 }
 
-static void write_move(const struct inlining *inlining, const struct ptx_statement *statement,
-		       const char *argument) {
-	const struct ptx_operand *to = &inlining->body->operands[statement->first_operand];
-	const struct ptx_token *first = &inlining->body->tokens[to->first];
-	const struct ptx_token *last = &inlining->body->tokens[to->end - 1];
+/* The text of an operand. */
+static struct ptx_range operand_text(const struct inlining *inlining,
+				     const struct ptx_statement *statement, uint32_t operand) {
+	const struct ptx_operand *range =
+		&inlining->body->operands[statement->first_operand + operand];
+	const struct ptx_token *first = &inlining->body->tokens[range->first];
+	const struct ptx_token *last = &inlining->body->tokens[range->end - 1];
+
+	return (struct ptx_range){ first->offset, last->offset + last->length - first->offset };
+}
+
+/* A load of a parameter: its argument goes to the register. */
+static void write_argument(const struct inlining *inlining, const struct ptx_statement *statement,
+			   const char *argument) {
+	const struct ptx_range to = operand_text(inlining, statement, 0);
 
 	fputc('\t', inlining->stream);
 	ptx_statement_write_guard(inlining->body, statement, false, inlining->stream);
-	fprintf(inlining->stream, "mov.b64 %.*s, %s;\n",
-		(int)(last->offset + last->length - first->offset),
-		text_of(inlining) + first->offset, argument);
+	fprintf(inlining->stream, "mov.b64 %.*s, %s;\n", (int)to.length,
+		text_of(inlining) + to.offset, argument);
+}
+
+/* A store to the result: nothing, or a move to where its word behind the first goes. */
+static int write_result(const struct inlining *inlining, const struct ptx_statement *statement,
+			uint64_t offset) {
+	struct ptx_range from;
+
+	if (offset % 8 || offset / 8 > inlining->result_count || statement->operand_count != 2)
+		return PTX_INLINE_E_CANNOT;
+	if (!offset)
+		return 0;
+	from = operand_text(inlining, statement, 1);
+	fputc('\t', inlining->stream);
+	ptx_statement_write_guard(inlining->body, statement, false, inlining->stream);
+	fprintf(inlining->stream, "mov.b64 %s, %.*s;\n", inlining->results[offset / 8 - 1],
+		(int)from.length, text_of(inlining) + from.offset);
+	return 0;
 }
 
 static int write_instruction(const struct inlining *inlining,
 			     const struct ptx_statement *statement) {
 	const struct ptx_body *body = inlining->body;
-	bool wide = ptx_instruction_has(body, statement, "b64") ||
-		    ptx_instruction_has(body, statement, "u64");
+	bool wide = (ptx_instruction_has(body, statement, "b64") ||
+		     ptx_instruction_has(body, statement, "u64")) &&
+		    !ptx_instruction_has(body, statement, "v2");
+	uint64_t offset;
 
 	if (ptx_instruction_is(body, statement, "ret")) {
 		fputc('\t', inlining->stream);
@@ -186,14 +218,15 @@ static int write_instruction(const struct inlining *inlining,
 	}
 	for (uint32_t i = 0; i < inlining->parameter_count; i++) {
 		if (wide && ptx_instruction_is(body, statement, "ld") &&
-		    operand_is(inlining, statement, 1, inlining->parameters[i].name)) {
-			write_move(inlining, statement, inlining->arguments[i]);
+		    operand_is(inlining, statement, 1, inlining->parameters[i].name, &offset) &&
+		    !offset) {
+			write_argument(inlining, statement, inlining->arguments[i]);
 			return 0;
 		}
 	}
 	if (ptx_instruction_is(body, statement, "st") && wide &&
-	    operand_is(inlining, statement, 0, inlining->result))
-		return 0;
+	    operand_is(inlining, statement, 0, inlining->result, &offset))
+		return write_result(inlining, statement, offset);
 	if (needs_function(inlining, statement))
 		return PTX_INLINE_E_CANNOT;
 	write_statement(inlining, statement);
@@ -274,10 +307,12 @@ static int write_body(const struct inlining *inlining) {
 
 int ptx_inline_write(FILE *stream, const struct ptx_module *module,
 		     const struct ptx_function *function, const char *const *arguments,
-		     const char *suffix) {
+		     const char *const *results, size_t result_count, const char *suffix) {
 	struct inlining inlining = {
 		.stream = stream,
 		.arguments = arguments,
+		.results = results,
+		.result_count = result_count,
 		.suffix = suffix,
 		.function = function->name,
 		.parameters = module->parameters + function->first_parameter,

@@ -44,10 +44,13 @@ enum {
 bool ptx_inline_has_loop(const struct ptx_module *module);
 
 /*
- * Writes the body of a function with 8-byte parameters and one result. Parameter n is replaced by
- * arguments[n] (a register or a number), the result is dropped, labels get `suffix` appended. On
+ * Writes the body of a function with 8-byte parameters and one result, of 8 bytes and result_count
+ * words more. Parameter n is replaced by arguments[n] (a register or a number), the result is
+ * dropped but for word n behind the first 8 bytes, which goes to the register results[n]. A word
+ * may be written before a parameter is read: arguments are other registers. Labels get `suffix`
+ * appended. On
  * PTX_INLINE_E_CANNOT what was written so far is of no use. Returns as the enum says, or -ENOMEM.
  */
 int ptx_inline_write(FILE *stream, const struct ptx_module *module,
 		     const struct ptx_function *function, const char *const *arguments,
-		     const char *suffix);
+		     const char *const *results, size_t result_count, const char *suffix);

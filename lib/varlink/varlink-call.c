@@ -295,7 +295,7 @@ static int validate(struct varlink_call *call, const struct varlink_type *type,
  * same things twice.
  */
 static int call_send(struct varlink_call *call, const char *error, json_object *consume_parameters,
-		     bool continues) {
+		     bool continues, int fd) {
 	void (*cancel)(struct varlink_call *call, void *userdata) = call->cancel;
 	int r;
 
@@ -305,7 +305,7 @@ static int call_send(struct varlink_call *call, const char *error, json_object *
 	}
 	call->cancel = NULL;
 	r = connection_send(call->connection,
-			    varlink_reply_message_new(error, consume_parameters, continues),
+			    varlink_reply_message_new(error, consume_parameters, continues), fd,
 			    &call->fault);
 	if (r >= 0)
 		call->cancel = cancel;
@@ -326,7 +326,7 @@ int varlink_call_reply(struct varlink_call *call, json_object *consume_parameter
 		json_object_put(consume_parameters);
 		return r;
 	}
-	r = call_send(call, NULL, consume_parameters, false);
+	r = call_send(call, NULL, consume_parameters, false, -1);
 	if (!r)
 		call_finish(call);
 	return r;
@@ -378,7 +378,7 @@ int varlink_call_error(struct varlink_call *call, const char *error,
 		return r;
 	}
 	count_error(call->connection->server, member->name);
-	r = call_send(call, error, consume_parameters, false);
+	r = call_send(call, error, consume_parameters, false, -1);
 	if (!r)
 		call_finish(call);
 	return r;
@@ -400,11 +400,18 @@ int varlink_call_permission_denied(struct varlink_call *call) {
  * varlink_call_reply().
  */
 int varlink_call_continue(struct varlink_call *call, json_object *consume_parameters) {
+	return varlink_call_continue_with(call, consume_parameters, -1);
+}
+
+/* The same with a descriptor, which is borrowed; VARLINK_E_FULL if anything waits for the client.
+ */
+int varlink_call_continue_with(struct varlink_call *call, json_object *consume_parameters, int fd) {
 	int r = call_check(call);
 
 	if (!r && !call->message.more)
 		r = VARLINK_E_SINGLE;
-	if (!r && call->connection->n_output >= call->connection->server->output_mark)
+	if (!r &&
+	    call->connection->n_output >= (fd < 0 ? call->connection->server->output_mark : 1))
 		r = VARLINK_E_FULL;
 	if (!r)
 		r = validate(call, call->method->reply, consume_parameters);
@@ -412,7 +419,7 @@ int varlink_call_continue(struct varlink_call *call, json_object *consume_parame
 		json_object_put(consume_parameters);
 		return r;
 	}
-	return call_send(call, NULL, consume_parameters, true);
+	return call_send(call, NULL, consume_parameters, true, fd);
 }
 
 void varlink_call_set_userdata(struct varlink_call *call, void *userdata) {

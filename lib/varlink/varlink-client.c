@@ -40,6 +40,7 @@ struct varlink_client {
 	char *input;
 	size_t input_begin, input_end, n_input_max;
 	size_t input_scanned; /* from input_begin: no NUL there */
+	int received; /* the descriptor that came last; -1: none, or it was taken */
 };
 
 static int64_t deadline_of(const struct varlink_client *client) {
@@ -111,6 +112,42 @@ static int client_send(struct varlink_client *client, const char *method,
 	return r;
 }
 
+/* Keeps the descriptor that came last, so that a service can fill nobody's table. */
+static void take_descriptors(struct varlink_client *client, struct msghdr *message) {
+	for (struct cmsghdr *control = CMSG_FIRSTHDR(message); control;
+	     control = CMSG_NXTHDR(message, control)) {
+		if (control->cmsg_level != SOL_SOCKET || control->cmsg_type != SCM_RIGHTS)
+			continue;
+		for (size_t i = 0; i < (control->cmsg_len - CMSG_LEN(0)) / sizeof(int); i++) {
+			if (client->received >= 0)
+				close(client->received);
+			memcpy(&client->received, CMSG_DATA(control) + i * sizeof(int),
+			       sizeof(int));
+		}
+	}
+}
+
+static ssize_t receive_some(struct varlink_client *client) {
+	char control[CMSG_SPACE(4 * sizeof(int))] __attribute__((aligned(8)));
+	struct iovec part = { client->input + client->input_end, INPUT_CHUNK };
+	struct msghdr message = { .msg_iov = &part,
+				  .msg_iovlen = 1,
+				  .msg_control = control,
+				  .msg_controllen = sizeof(control) };
+	ssize_t n = recvmsg(client->fd, &message, MSG_CMSG_CLOEXEC);
+
+	if (n >= 0)
+		take_descriptors(client, &message);
+	return n;
+}
+
+int varlink_client_take_descriptor(struct varlink_client *client) {
+	const int fd = client->received;
+
+	client->received = -1;
+	return fd;
+}
+
 /* Appends what has come to the input. Returns 0 or negative errno. */
 static int receive(struct varlink_client *client, int64_t deadline) {
 	ssize_t n;
@@ -132,7 +169,7 @@ static int receive(struct varlink_client *client, int64_t deadline) {
 		client->n_input_max = n_max;
 	}
 	for (;;) {
-		n = recv(client->fd, client->input + client->input_end, INPUT_CHUNK, 0);
+		n = receive_some(client);
 		if (n > 0) {
 			client->input_end += n;
 			return 0;
@@ -267,6 +304,7 @@ int varlink_client_connect(struct varlink_client **clientp, const char *path, in
 	if (!client)
 		return -ENOMEM;
 	client->timeout_ms = timeout_ms;
+	client->received = -1;
 	client->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	r = client->fd < 0 ? -errno : client_dial(client, &address);
 	if (r) {
@@ -283,6 +321,8 @@ struct varlink_client *varlink_client_free(struct varlink_client *client) {
 		return NULL;
 	if (client->fd >= 0)
 		close(client->fd);
+	if (client->received >= 0)
+		close(client->received);
 	free(client->input);
 	free(client);
 	return NULL;

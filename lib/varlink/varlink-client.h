@@ -44,4 +44,6 @@ int varlink_client_next(struct varlink_client *client, struct varlink_reply *rep
 int varlink_client_wait(struct varlink_client *client, int other_fd, int timeout_ms);
 int varlink_client_call_oneway(struct varlink_client *client, const char *method,
 			       json_object *consume_parameters);
+/* The descriptor that came last, with the reply before at the latest: the caller's; -1: none. */
+int varlink_client_take_descriptor(struct varlink_client *client);
 void varlink_reply_deinit(struct varlink_reply *reply);

@@ -15,7 +15,8 @@
  * Bounds: input is one message, and while a call runs INPUT_AHEAD bytes; output is output_mark
  * bytes and one message. Both are charged to the uid of the client.
  *
- * No message has descriptors, and who sends one is dropped; it is not even read (peek.h).
+ * No call has descriptors, and who sends one is dropped; it is not even read (peek.h). A reply may
+ * have one.
  *
  * A client that shuts down its sending side only still gets its answers. One that closes the socket
  * is gone: its call is cancelled, unless it is a oneway call, for which nobody waits.
@@ -148,17 +149,55 @@ static void on_written(uv_write_t *request, int status) {
 		connection_process(connection);
 }
 
+/* Sends what there is room for, with a descriptor; nothing else waits to be sent. Returns the
+ * number of bytes, or negative errno. */
+static ssize_t send_with(struct varlink_connection *connection, const char *text, size_t n_text,
+			 int fd) {
+	struct iovec part = { (void *)text, n_text };
+	union {
+		struct cmsghdr header;
+		char bytes[CMSG_SPACE(sizeof(int))];
+	} control = { .header = { .cmsg_len = CMSG_LEN(sizeof(int)),
+				  .cmsg_level = SOL_SOCKET,
+				  .cmsg_type = SCM_RIGHTS } };
+	struct msghdr message = { .msg_iov = &part,
+				  .msg_iovlen = 1,
+				  .msg_control = &control,
+				  .msg_controllen = sizeof(control) };
+	ssize_t n;
+	int to, r;
+
+	memcpy(CMSG_DATA(&control.header), &fd, sizeof(fd));
+	r = uv_fileno((uv_handle_t *)&connection->pipe, &to);
+	if (r < 0)
+		return r;
+	n = sendmsg(to, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+	return n < 0 ? -errno : n;
+}
+
+/* Hands the message to the loop; what was sent already is left out. */
+static int queue(struct varlink_connection *connection, struct output *output, size_t sent) {
+	uv_buf_t buffer = uv_buf_init(output->text + sent, (unsigned int)(output->n_text - sent));
+
+	if (!connection->n_output) {
+		connection->last_progress = uv_now(connection->server->loop);
+		connection->last_queue_size = 0;
+	}
+	connection->n_output += output->n_text;
+	return uv_write(&output->request, (uv_stream_t *)&connection->pipe, &buffer, 1, on_written);
+}
+
 /*
  * Queues a message, which it takes in any case; NULL stands for one that there was no memory for.
- * Returns 0, VARLINK_E_INVALID with *@fault if it cannot be sent, or negative errno after it has
- * closed the connection.
+ * @fd: a descriptor that goes with it, which is borrowed; -1: none. Returns 0, VARLINK_E_INVALID
+ * with *@fault if it cannot be sent, or negative errno after it has closed the connection.
  */
-int connection_send(struct varlink_connection *connection, json_object *consume_message,
+int connection_send(struct varlink_connection *connection, json_object *consume_message, int fd,
 		    struct varlink_fault *fault) {
 	struct output *output = NULL;
 	const char *text;
+	ssize_t sent = 0;
 	size_t n_text;
-	uv_buf_t buffer;
 	int r;
 
 	r = consume_message ? varlink_json_print(consume_message, &text, &n_text) : -ENOMEM;
@@ -185,13 +224,21 @@ int connection_send(struct varlink_connection *connection, json_object *consume_
 	output->request.data = output;
 	json_object_put(consume_message);
 
-	if (!connection->n_output) {
-		connection->last_progress = uv_now(connection->server->loop);
-		connection->last_queue_size = 0;
+	if (fd >= 0) {
+		sent = send_with(connection, output->text, output->n_text, fd);
+		if (sent == (ssize_t)output->n_text) {
+			discharge(connection, output->n_text);
+			free(output);
+			return 0;
+		}
 	}
-	connection->n_output += output->n_text;
-	buffer = uv_buf_init(output->text, (unsigned int)output->n_text);
-	r = uv_write(&output->request, (uv_stream_t *)&connection->pipe, &buffer, 1, on_written);
+	if (sent < 0) {
+		discharge(connection, output->n_text);
+		free(output);
+		connection_close(connection);
+		return (int)sent;
+	}
+	r = queue(connection, output, (size_t)sent);
 	if (r < 0) {
 		connection->n_output -= output->n_text;
 		discharge(connection, output->n_text);

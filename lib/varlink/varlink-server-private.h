@@ -141,7 +141,7 @@ void server_reserve(struct varlink_server *server);
 /* varlink-connection.c */
 void connection_new(struct varlink_server *server, int consumed_fd);
 void connection_process(struct varlink_connection *connection);
-int connection_send(struct varlink_connection *connection, json_object *consume_message,
+int connection_send(struct varlink_connection *connection, json_object *consume_message, int fd,
 		    struct varlink_fault *fault);
 void connection_close(struct varlink_connection *connection);
 void connection_sweep(struct varlink_connection *connection, uint64_t now);

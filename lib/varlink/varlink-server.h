@@ -145,6 +145,7 @@ int varlink_call_error(struct varlink_call *call, const char *error,
 int varlink_call_invalid_parameter(struct varlink_call *call, const char *parameter);
 int varlink_call_permission_denied(struct varlink_call *call);
 int varlink_call_continue(struct varlink_call *call, json_object *consume_parameters);
+int varlink_call_continue_with(struct varlink_call *call, json_object *consume_parameters, int fd);
 const struct varlink_fault *varlink_call_fault(const struct varlink_call *call);
 
 void varlink_call_set_userdata(struct varlink_call *call, void *userdata);

@@ -82,12 +82,8 @@ static bool looks_like_text(const unsigned char *bytes) {
  * The image inside a wrapper, a structure that nvcc leaves in the program's memory; NULL if it is
  * of no known version.
  */
-static const void *unwrap(const struct wrapper_header *wrapper, uint32_t *flags) {
-	if (wrapper->version != 1 && wrapper->version != 2)
-		return NULL;
-	if (wrapper->version == 2)
-		*flags = WIRE_IMAGE_FLAG_RELOCATABLE;
-	return wrapper->data;
+static const void *unwrap(const struct wrapper_header *wrapper) {
+	return wrapper->version == 1 || wrapper->version == 2 ? wrapper->data : NULL;
 }
 
 bool image_recognise(struct image *image, const void *code, size_t available) {
@@ -100,7 +96,7 @@ bool image_recognise(struct image *image, const void *code, size_t available) {
 	if (magic == WRAPPER_MAGIC) {
 		if (available != IMAGE_IN_MEMORY)
 			return false; /* not text either: the driver would follow its pointer */
-		image->data = unwrap(code, &image->flags);
+		image->data = unwrap(code);
 		if (!image->data)
 			return false;
 		memcpy(&magic, image->data, sizeof(magic));

@@ -143,8 +143,8 @@ static enum load_answer answer_of(const struct wire_image_reply *reply) {
 	switch (reply->later) {
 	case WIRE_LATER_NOT:
 		return LOAD_ANSWER_OWN;
-	case WIRE_LATER_BARE:
-		return LOAD_ANSWER_BARE;
+	case WIRE_LATER_REMOVE:
+		return LOAD_ANSWER_REMOVE;
 	default:
 		return LOAD_ANSWER_LATER;
 	}
@@ -188,7 +188,7 @@ struct load *load_ask(struct wire_client *client, const struct image *image, uin
 		return NULL;
 	}
 	close(sent);
-	if (message.image_reply.verdict != WIRE_VERDICT_REPLACED || received < 0) {
+	if (message.image_reply.verdict != WIRE_VERDICT_MADE || received < 0) {
 		if (received < 0)
 			*answer = answer_of(&message.image_reply);
 		else

@@ -384,14 +384,12 @@ struct load *load_twin(const struct interest *found, const struct image *image, 
 	struct load *load;
 	bool tried;
 
-	twin.flags |= WIRE_IMAGE_FLAG_TWIN | (awaited ? WIRE_IMAGE_FLAG_AWAITED : 0);
+	twin.flags = awaited ? WIRE_IMAGE_FLAG_AWAITED : 0;
 	*answer = LOAD_ANSWER_NONE;
 	if (!driver_own() || !load_lock_until(deadline_now_ms() + patience))
 		return NULL;
 	tried = !has_failed(found);
 	load = connect_and_ask(found, &twin, deadline_now_ms() + patience, answer);
-	if (load)
-		load->twin = true;
 	if (*answer != LOAD_ANSWER_NONE)
 		missed = 0;
 	else if (tried && !awaited)
@@ -438,8 +436,7 @@ void load_commit(struct load *load, enum load_kind kind, driver_handle handle) {
 	load->handle = handle;
 	if (!load_lock())
 		return; /* never armed, and its image stays mapped */
-	if ((kind == LOAD_MODULE || load->twin) &&
-	    driver_own()->ctx_get_current(&load->context) == 0 && load->context)
+	if (driver_own()->ctx_get_current(&load->context) == 0 && load->context)
 		load->context_id = driver_context_id(load->context);
 	load->next = loads;
 	__atomic_store_n(&loads, load, __ATOMIC_RELAXED);
@@ -462,11 +459,15 @@ static void give_back(struct load *load, const char *reason) {
 	load_free(load);
 }
 
-void load_refused(struct load *load, driver_result result, driver_result own_result) {
+void load_refused(struct load *load, driver_result result) {
 	char reason[WIRE_REASON_MAX];
 
 	snprintf(reason, sizeof(reason), "the driver refused the probed image: error %d", result);
-	give_back(load, own_result ? NULL : reason); /* else it is not our image's fault */
+	give_back(load, reason);
+}
+
+void load_unused(struct load *load) {
+	give_back(load, NULL);
 }
 
 void load_twin_refused(struct load *load, const char *missing) {

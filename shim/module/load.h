@@ -16,8 +16,8 @@
 #include "shim/interest/interest-page.h"
 
 enum load_kind {
-	LOAD_LIBRARY, /* handle is a CUlibrary: good in every context */
-	LOAD_MODULE, /* handle is a CUmodule: of one context */
+	LOAD_LIBRARY, /* a twin; handle is a CUlibrary, used in one context */
+	LOAD_MODULE, /* a twin; handle is a CUmodule: of one context */
 	LOAD_PLAN, /* no image for the driver: what the sanitizer engine does (patch.h); kept by
 		    * patch.c
 		    */
@@ -27,7 +27,7 @@ enum load_answer {
 	LOAD_ANSWER_PLAN, /* *plan is the caller's, for load_end_plan() */
 	LOAD_ANSWER_OWN, /* nothing is to be patched */
 	LOAD_ANSWER_LATER, /* there is no plan or twin now; what is in place stays */
-	LOAD_ANSWER_BARE, /* there is no plan or twin now; what is in place is removed */
+	LOAD_ANSWER_REMOVE, /* there is no plan or twin now; what is in place is removed */
 	LOAD_ANSWER_NONE, /* no daemon, or it failed us now or just before */
 };
 
@@ -60,7 +60,6 @@ struct load {
 	struct armed *armed; /* where: arm.c's */
 	uint64_t
 		armed_devices; /* of a plan: bit i: the daemon knows that it is armed on device i */
-	bool twin; /* it is a twin (twin.h), for one context, also as a library */
 };
 
 /*
@@ -74,11 +73,9 @@ struct load *load_twin(const struct interest *found, const struct image *image, 
 /* The driver took it: it is kept from now on, and armed if a context is current. */
 void load_commit(struct load *load, enum load_kind kind, driver_handle handle);
 
-/*
- * The driver did not take it, and then took the application's own or not: forgets it, and tells the
- * daemon.
- */
-void load_refused(struct load *load, driver_result result, driver_result own_result);
+/* The driver did not take it, or it is not needed: forgets it, and tells the daemon. */
+void load_refused(struct load *load, driver_result result);
+void load_unused(struct load *load);
 
 /* A twin's image is not used: the original lacks that variable, or (NULL) its table is malformed.
  */

@@ -382,8 +382,6 @@ static bool serve(uint32_t *period_ms, uint32_t wait_ms) {
 
 	if (!wire_client_receive(&thread.client, &message, 0, NULL, deadline_ms))
 		return false;
-	if (message.header.type == WIRE_RETIRE)
-		return true; /* launches see that by the interest page */
 	if (message.header.type == WIRE_WELCOME) {
 		*period_ms = message.welcome.mirror_period_ms;
 		return true;

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "fit.h"
+#include "shim/driver/test-double.h"
 
 static char handles[4096];
 #define CONTEXT ((driver_handle) & handles[0])
@@ -107,29 +108,20 @@ static driver_result nothing(void) {
 	return 0;
 }
 
-bool driver_is_in_use(void) {
-	return true;
-}
+const struct double_function double_functions[] = {
+	{ "cuCtxGetCurrent", get_current },
+	{ "cuCtxSetCurrent", set_current },
+	{ "cuThreadExchangeStreamCaptureMode", exchange_mode },
+	{ "cuCtxGetDevice", get_device },
+	{ "cuDeviceGetAttribute", get_device_attribute },
+	{ "cuOccupancyMaxActiveBlocksPerMultiprocessor", count_blocks },
+	{ "cuOccupancyMaxActiveClusters", count_clusters },
+	{ "cuCtxGetDevResource", get_resource },
+	{ "cuCtxGetExecAffinity", get_affinity },
+	{},
+};
 
-void *driver_symbol(const char *name) {
-	static const struct {
-		const char *name;
-		void *function;
-	} functions[] = {
-		{ "cuCtxGetCurrent", get_current },
-		{ "cuCtxSetCurrent", set_current },
-		{ "cuThreadExchangeStreamCaptureMode", exchange_mode },
-		{ "cuCtxGetDevice", get_device },
-		{ "cuDeviceGetAttribute", get_device_attribute },
-		{ "cuOccupancyMaxActiveBlocksPerMultiprocessor", count_blocks },
-		{ "cuOccupancyMaxActiveClusters", count_clusters },
-		{ "cuCtxGetDevResource", get_resource },
-		{ "cuCtxGetExecAffinity", get_affinity },
-	};
-
-	for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++)
-		if (!strcmp(functions[i].name, name))
-			return functions[i].function;
+void *double_lacks(const char *name) {
 	return nothing;
 }
 

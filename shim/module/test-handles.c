@@ -15,6 +15,7 @@
 #include "arm.h"
 #include "handles.h"
 #include "load.h"
+#include "shim/driver/test-double.h"
 #include "twin.h"
 
 static char handles[17];
@@ -175,33 +176,24 @@ static driver_result nothing(void) {
 	return 0;
 }
 
-bool driver_is_in_use(void) {
-	return true;
-}
+const struct double_function double_functions[] = {
+	{ "cuCtxGetCurrent", get_current },
+	{ "cuCtxSetCurrent", set_current },
+	{ "cuModuleGetFunction", get_function },
+	{ "cuLibraryGetKernel", get_kernel },
+	{ "cuFuncSetAttribute", function_set },
+	{ "cuKernelSetAttribute", kernel_set },
+	{ "cuFuncSetCacheConfig", function_set_cache },
+	{ "cuKernelSetCacheConfig", kernel_set_cache },
+	{ "cuFuncSetSharedMemConfig", function_set_banks },
+	{ "cuFuncGetAttribute", get_attribute },
+	{ "cuKernelGetAttribute", get_kernel_attribute },
+	{ "cuCtxGetDevice", get_device },
+	{ "cuCtxGetId", get_id },
+	{},
+};
 
-void *driver_symbol(const char *name) {
-	static const struct {
-		const char *name;
-		void *function;
-	} functions[] = {
-		{ "cuCtxGetCurrent", get_current },
-		{ "cuCtxSetCurrent", set_current },
-		{ "cuModuleGetFunction", get_function },
-		{ "cuLibraryGetKernel", get_kernel },
-		{ "cuFuncSetAttribute", function_set },
-		{ "cuKernelSetAttribute", kernel_set },
-		{ "cuFuncSetCacheConfig", function_set_cache },
-		{ "cuKernelSetCacheConfig", kernel_set_cache },
-		{ "cuFuncSetSharedMemConfig", function_set_banks },
-		{ "cuFuncGetAttribute", get_attribute },
-		{ "cuKernelGetAttribute", get_kernel_attribute },
-		{ "cuCtxGetDevice", get_device },
-		{ "cuCtxGetId", get_id },
-	};
-
-	for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++)
-		if (!strcmp(functions[i].name, name))
-			return functions[i].function;
+void *double_lacks(const char *name) {
 	return nothing;
 }
 

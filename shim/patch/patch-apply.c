@@ -100,8 +100,8 @@ static enum patch_outcome ask(const struct interest *found, struct patch_module_
 		return PATCH_OUTCOME_FAILED;
 	if (answer == LOAD_ANSWER_LATER)
 		return PATCH_OUTCOME_LATER;
-	if (answer == LOAD_ANSWER_BARE)
-		return PATCH_OUTCOME_BARE;
+	if (answer == LOAD_ANSWER_REMOVE)
+		return PATCH_OUTCOME_REMOVE;
 	if (*plan) {
 		reason = patch_plan_read(view, *plan);
 		if (!reason && !patch_set_knows(view, only))
@@ -141,7 +141,7 @@ enum patch_outcome patch_all(const struct sass_engine *engine, const struct inte
 	for (struct patch_module_entry *entry = patch_module_first(); entry; entry = entry->next)
 		entry->asked = false;
 	outcome = ask(found, NULL, &plan, &view);
-	if (outcome == PATCH_OUTCOME_BARE)
+	if (outcome == PATCH_OUTCOME_REMOVE)
 		patch_none(engine);
 	if (outcome)
 		return outcome;

@@ -21,7 +21,7 @@ enum patch_outcome {
 	PATCH_OUTCOME_DONE,
 	PATCH_OUTCOME_FAILED, /* the daemon does not answer, or makes no sense */
 	PATCH_OUTCOME_LATER, /* it could not be asked, or has no plan now: nothing is changed */
-	PATCH_OUTCOME_BARE, /* the same, and nothing that is patched is to stay */
+	PATCH_OUTCOME_REMOVE, /* the same, and nothing that is patched is to stay */
 	PATCH_OUTCOME_AGAIN, /* another thread goes first: not all is done */
 	PATCH_OUTCOME_BUSY, /* kernels or launches went on for too long: not all is done */
 	PATCH_OUTCOME_OTHER, /* the plan is of another image than those there are */

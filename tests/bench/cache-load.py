@@ -51,7 +51,7 @@ def load(shim, data):
         done += os.write(fd, memoryview(data)[done:])
     fcntl.fcntl(fd, fcntl.F_ADD_SEALS, wire.SEALS)
     copied = time.perf_counter()
-    shim.send(wire.message(wire.IMAGE, len(data), wire.PTX, 0, 9, 0, 0, 0, sequence=7), fd)
+    shim.send(wire.message(wire.IMAGE, len(data), wire.PTX, wire.AWAITED, 9, 0, 0, 0, sequence=7), fd)
     os.close(fd)
     kind, (_, size, verdict, slots, reason), fd = shim.receive()
     assert kind == wire.IMAGE_REPLY and verdict, reason

@@ -2,8 +2,9 @@
 
 /*
  * A benchmark. How many records a second one core takes out of the rings of an instance: the
- * consumer alone, and the daemon with ReadRing to a client that throws them away. Records of a
- * whole warp, all in the rings before. `ring-rate [BYTES OF A RECORD]`. For the whole, with
+ * consumer alone, the daemon with ReadRing to a client that throws the replies away, and to one
+ * that has the records' bytes at the end: from base64, and from the memory of a descriptor. Records
+ * of a whole warp, all in the rings before. `ring-rate [BYTES OF A RECORD]`. For the whole, with
  * printing, read a ring with gpuprobectl.
  */
 
@@ -12,8 +13,13 @@
 #include <sys/un.h>
 
 #include "daemon/gpuprobed/clients/test-ring-daemon.h"
+#include "lib/base64.h"
+#include "lib/varlink/varlink-json.h"
+#include "proto/client-ring.h"
+#include "proto/ring-reply.h"
 
 #define RING_BYTES (UINT64_C(256) << 20)
+#define CLIENT_DATA ((size_t)1 << 20) /* of the daemon's: control-ring.c */
 
 static double seconds(clockid_t clock) {
 	struct timespec now;
@@ -97,6 +103,66 @@ static void read_ring(struct process_rings *process, uint32_t size, bool raw) {
 	       raw ? " raw " : "     ", (double)n / wall * 1e-6, (double)n / cpu * 1e-6);
 }
 
+/* The bytes of a reply of batches. In memory they may go around its end. */
+static uint64_t count_bytes(json_object *reply, uint64_t *consumedp) {
+	json_object *text = json_member(reply, "batches");
+	const uint64_t end = (uint64_t)json_int_of(reply, "end");
+	uint64_t n = end > *consumedp ? end - *consumedp : 0;
+	unsigned char *data;
+	size_t n_data;
+
+	*consumedp += n;
+	if (text && !base64_decode(json_object_get_string(text),
+				   (size_t)json_object_get_string_len(text), &data, &n_data)) {
+		n += n_data;
+		free(data);
+	}
+	return n;
+}
+
+/* A client as gpuprobectl is one, which reads every byte of the records. */
+static void read_decoded(struct process_rings *process, uint32_t size, bool descriptor) {
+	const size_t batch = sizeof(struct ring_reply_batch) + (size_t)size * RING_LANES;
+	const uint64_t n = fill(&process->rings, size);
+	const double wall = seconds(CLOCK_MONOTONIC), cpu = seconds(CLOCK_PROCESS_CPUTIME_ID);
+	volatile uint64_t sum = 0; /* so that the bytes are read */
+	struct client_ring *ring = NULL;
+	struct varlink_client *client;
+	struct varlink_reply reply;
+	uint64_t bytes = 0, consumed = 0, before;
+	bool more = true;
+	double took;
+
+	if (varlink_client_connect(&client, test.path, TIMEOUT_MS) ||
+	    varlink_client_call_more(client, "io.gpuprobe.control.ReadRing",
+				     varlink_json_pack("map", json_object_new_string("events"),
+						       "raw", json_object_new_boolean(true),
+						       "descriptor",
+						       json_object_new_boolean(descriptor), NULL)))
+		exit(EXIT_FAILURE);
+	while (more && !varlink_client_next(client, &reply)) {
+		const size_t data = (size_t)json_int_of(reply.parameters, "descriptor");
+
+		more = reply.continues;
+		if (data)
+			ring = mmap(NULL, sizeof(*ring) + data, PROT_READ | PROT_WRITE, MAP_SHARED,
+				    varlink_client_take_descriptor(client), 0);
+		before = consumed;
+		bytes += count_bytes(reply.parameters, &consumed);
+		for (; ring && before < consumed; before += sizeof(uint64_t))
+			sum += *(uint64_t *)(ring->data + (before & (CLIENT_DATA - 1)));
+		if (ring)
+			__atomic_store_n(&ring->consumed, consumed, __ATOMIC_RELEASE);
+		varlink_reply_deinit(&reply);
+	}
+	varlink_client_free(client);
+	took = seconds(CLOCK_MONOTONIC) - wall;
+	printf("decoded, by %s %6.2f M records/s, %6.2f for a second of CPU time of both%s\n",
+	       descriptor ? "descriptor" : "base64    ", (double)n / took * 1e-6,
+	       (double)n / (seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu) * 1e-6,
+	       bytes == n / RING_LANES * batch ? "" : " (NOT ALL)");
+}
+
 int main(int argc, char **argv) {
 	uint32_t size = argc > 1 ? (uint32_t)atoi(argv[1]) : 32;
 	struct process_rings process;
@@ -110,6 +176,10 @@ int main(int argc, char **argv) {
 		consume(&process, size);
 	read_ring(&process, size, true);
 	read_ring(&process, size, false);
+	for (int i = 0; i < 2; i++) {
+		read_decoded(&process, size, false);
+		read_decoded(&process, size, true);
+	}
 	process_stop(&process);
 	return teardown(NULL);
 }

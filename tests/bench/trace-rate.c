@@ -4,8 +4,9 @@
  * A benchmark. How many calls a second go from a ring through the daemon to a client of Trace, and
  * whether each of them is there or counted as lost:
  *
- *     trace-rate [-n EVENTS] [-r EVENTS A SECOND] [-t THREADS] GPUPROBED
+ *     trace-rate [-n EVENTS] [-r EVENTS A SECOND] [-t THREADS] [-d] GPUPROBED
  *
+ * -d: through the memory of a descriptor (proto/client-ring.h), else in base64. It
  * starts a private daemon, and is both the traced process and the client, which decodes all that
  * comes. Without -r it writes as fast as there is room, and waits where the shim would not; with -r
  * (1: as fast as it can, without waiting) it does not wait and counts what finds no room, as the
@@ -30,6 +31,7 @@
 #include "daemon/gpuprobed/trace/session/test-trace-producer.h"
 #include "lib/base64.h"
 #include "lib/clock.h"
+#include "proto/client-ring.h"
 #include "proto/wire.h"
 
 #define WORDS 6
@@ -40,6 +42,7 @@
 static struct {
 	uint64_t events, rate;
 	unsigned int threads;
+	bool descriptor;
 	char folder[64];
 	struct trace_ring *ring;
 } options = { .events = 10000000, .threads = 1 };
@@ -91,13 +94,53 @@ static void take_records(const unsigned char *data, size_t n) {
 	}
 }
 
+static struct client_ring *memory; /* -d: the memory */
+static size_t ring_size;
+static uint64_t ring_end;
+
+/* A number of a reply; 0: it is not there. */
+static uint64_t number_of(const char *reply, const char *key) {
+	const char *at = strstr(reply, key);
+
+	return at ? strtoull(at + strlen(key), NULL, 10) : 0;
+}
+
+/* What a reply says of the memory. fd: that came with it, or -1. */
+static void take_memory(const char *reply, int fd) {
+	static unsigned char bytes[4 << 20];
+	const uint64_t size = number_of(reply, "\"descriptor\":"),
+		       end = number_of(reply, "\"end\":");
+	size_t n = 0;
+
+	if (size) {
+		ring_size = size;
+		memory = mmap(NULL, sizeof(*memory) + size, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
+			      0);
+		if (memory == MAP_FAILED)
+			fail("the memory");
+	}
+	while (ring_end < end) { /* around its end */
+		const size_t at = ring_end & (ring_size - 1);
+		const size_t part =
+			end - ring_end < ring_size - at ? end - ring_end : ring_size - at;
+
+		memcpy(bytes + n, memory->data + at, part);
+		n += part;
+		ring_end += part;
+	}
+	take_records(bytes, n);
+	if (memory)
+		__atomic_store_n(&memory->consumed, ring_end, __ATOMIC_RELEASE);
+}
+
 /* A reply: its records lie between the first "records":" and the next quotation mark. True: more
  * follow. */
-static bool take_reply(const char *text) {
+static bool take_reply(const char *text, int fd) {
 	const char *start = strstr(text, "\"records\":\""), *end;
 	unsigned char *data;
 	size_t n_data;
 
+	take_memory(text, fd);
 	if (!start)
 		fail(text);
 	start += strlen("\"records\":\"");
@@ -113,21 +156,37 @@ static bool take_reply(const char *text) {
 static char *text;
 static size_t n_text;
 
+/* As read(2), with a descriptor if one comes. */
+static ssize_t receive(int fd, char *to, size_t n, int *receivedp) {
+	char control[CMSG_SPACE(sizeof(int))] __attribute__((aligned(8)));
+	struct iovec part = { to, n };
+	struct msghdr message = { .msg_iov = &part,
+				  .msg_iovlen = 1,
+				  .msg_control = control,
+				  .msg_controllen = sizeof(control) };
+	const ssize_t got = recvmsg(fd, &message, 0);
+
+	if (got > 0 && CMSG_FIRSTHDR(&message))
+		memcpy(receivedp, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(int));
+	return got;
+}
+
 /* Reads one reply. True: more follow. */
 static bool read_reply(int fd) {
 	size_t scanned = 0;
+	int received = -1;
 	char *nul;
 	bool more;
 
 	while (!(nul = memchr(text + scanned, '\0', n_text - scanned))) {
-		ssize_t n = read(fd, text + n_text, TEXT_MAX - n_text);
+		ssize_t n = receive(fd, text + n_text, TEXT_MAX - n_text, &received);
 
 		scanned = n_text;
 		if (n <= 0)
 			fail("the daemon hung up");
 		n_text += (size_t)n;
 	}
-	more = take_reply(text);
+	more = take_reply(text, received);
 	n_text -= (size_t)(nul + 1 - text);
 	memmove(text, nul + 1, n_text);
 	return more;
@@ -227,7 +286,7 @@ static pid_t start_daemon(const char *path) {
 static void parse(int argc, char **argv) {
 	int c;
 
-	while ((c = getopt(argc, argv, "n:r:t:")) >= 0) {
+	while ((c = getopt(argc, argv, "n:r:t:d")) >= 0) {
 		unsigned long long number = optarg ? strtoull(optarg, NULL, 10) : 0;
 
 		if (c == 'n')
@@ -236,12 +295,14 @@ static void parse(int argc, char **argv) {
 			options.rate = number;
 		else if (c == 't')
 			options.threads = (unsigned int)number;
-		if (c == '?' || !number)
+		else if (c == 'd')
+			options.descriptor = true;
+		if (c == '?' || (optarg && !number))
 			optind = argc;
 	}
 	if (optind + 1 != argc || options.threads > THREADS_MAX) {
 		fprintf(stderr,
-			"usage: trace-rate [-n EVENTS] [-r RATE] [-t THREADS (at most %d)] "
+			"usage: trace-rate [-n EVENTS] [-r RATE] [-t THREADS (at most %d)] [-d] "
 			"GPUPROBED\n",
 			THREADS_MAX);
 		exit(2);
@@ -260,8 +321,8 @@ static int start_trace(void) {
 	}
 	snprintf(call, sizeof(call),
 		 "{\"method\":\"io.gpuprobe.control.Trace\",\"parameters\":{\"pids\":[%d],"
-		 "\"sources\":[\"shim\"]},\"more\":true}",
-		 (int)getpid());
+		 "\"sources\":[\"shim\"],\"descriptor\":%s},\"more\":true}",
+		 (int)getpid(), options.descriptor ? "true" : "false");
 	if (fd < 0 || write(fd, call, strlen(call) + 1) < 0)
 		fail("no daemon");
 	read_reply(fd);

@@ -160,6 +160,10 @@ int parse_word(struct test_case *test, const char *word, char **error) {
 		return parse_shape(word + 5, test->grid, error);
 	if (strncmp(word, "block=", 6) == 0)
 		return parse_shape(word + 6, test->block, error);
+	if (strncmp(word, "thread=", 7) == 0)
+		return parse_count(word + 7, &test->thread, error);
+	if (strncmp(word, "runs=", 5) == 0)
+		return parse_count(word + 5, &test->runs, error);
 	if (strcmp(word, "want=memory") == 0) {
 		test->want_memory = true;
 		return 0;

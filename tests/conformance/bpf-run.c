@@ -17,10 +17,12 @@
  *
  *     prog=HEX [mem=HEX | context=HEX] [map=TYPE:KEY:VALUE:ENTRIES[,OPTION]...]...
  *     [grid=X[xY[xZ]]] [block=X[xY[xZ]]] [want=memory] [warps=whole | warps=MASK] [maps=unarmed]
+ *     [thread=BYTES [runs=N]]
  *
  * and is answered by `NAME R0` and, for each map, its contents in hex as a reader sees them
  * (bpf-run.h), and with want=memory the memory after the run; or by `NAME error: ...`. With
- * maps=unarmed the pointers to maps' data stay 0.
+ * maps=unarmed the pointers to maps' data stay 0. With thread=BYTES there are variables of a
+ * thread, and each thread runs the program N times; R0 is that of the last.
  *
  * Options of a map are host, kernel (where it lies), threads=N, ring=BYTES, head=BYTES,
  * tail=BYTES (see instance_init()), records (see instance_read()) and log (it is what printk
@@ -92,38 +94,81 @@ struct outcome {
 	struct bytes maps[MAPS_MAX]; /* merged */
 };
 
-/*
- * A kernel that calls the program with parameters that it takes from `arguments`, behind `slots`,
- * if it is a patch.
- */
-static void print_entry(FILE *out, bool patch, const uint16_t *offsets, uint32_t n) {
-	fputs(".visible .entry bpf_run(.param .u64 arguments, .param .u64 result, "
-	      ".param .u64 slots)\n"
-	      "{\n"
-	      "	.reg .b64 %rd<4>;\n"
-	      "	ld.param.u64 %rd1, [arguments];\n"
-	      "	ld.param.u64 %rd2, [result];\n"
-	      "	{\n"
-	      "	.param .b64 value;\n",
-	      out);
+/* What a function of ours takes: fields at these offsets, then words of the thread's variables. */
+struct parameters {
+	uint16_t offsets[TRANSLATE_CONTEXT_FIELDS + POINT_THREAD_WORDS];
+	uint32_t n, words;
+};
+
+static struct parameters find_parameters(const struct test_case *c,
+					 const struct translate_program_result *program) {
+	struct parameters p = { 0 };
+
+	if (!c->has_context) {
+		p.offsets[p.n++] = 0;
+		p.offsets[p.n++] = 8;
+	}
+	for (uint32_t i = 0; i < program->context_count; i++)
+		if (c->has_context || point_is_thread(program->context[i])) {
+			p.offsets[p.n++] = program->context[i];
+			p.words += point_is_thread(program->context[i]);
+		}
+	return p;
+}
+
+/* A call of the program: behind `slots`, if it is a patch. */
+static void print_call(FILE *out, bool patch, const struct parameters *p) {
+	const uint32_t fields = p->n - p->words;
+
+	fputs("	{\n", out);
+	if (p->words)
+		fprintf(out, "	.param .align 8 .b8 value[%u];\n", 8 * (1 + p->words));
+	else
+		fputs("	.param .b64 value;\n", out);
 	if (patch)
 		fputs("	.param .b64 first;\n"
 		      "	ld.param.u64 %rd3, [slots];\n"
 		      "	st.param.b64 [first], %rd3;\n",
 		      out);
-	for (uint32_t i = 0; i < n; i++)
+	for (uint32_t i = 0; i < fields; i++)
 		fprintf(out,
 			"	.param .b64 argument%u;\n"
 			"	ld.global.u64 %%rd3, [%%rd1+%u];\n"
 			"	st.param.b64 [argument%u], %%rd3;\n",
-			i, offsets[i], i);
+			i, p->offsets[i], i);
+	for (uint32_t i = fields; i < p->n; i++)
+		fprintf(out,
+			"	.param .b64 argument%u;\n	st.param.b64 [argument%u], "
+			"%%t%u;\n",
+			i, i, (p->offsets[i] - POINT_THREAD) / 8);
 	fprintf(out, "	call (value), __gpuprobe_run, (%s", patch ? "first" : "");
-	for (uint32_t i = 0; i < n; i++)
+	for (uint32_t i = 0; i < p->n; i++)
 		fprintf(out, "%sargument%u", i || patch ? ", " : "", i);
-	fputs(");\n"
-	      "	ld.param.b64 %rd3, [value];\n"
-	      "	}\n"
-	      "	st.global.u64 [%rd2], %rd3;\n"
+	fputs(");\n	ld.param.b64 %rd3, [value];\n", out);
+	for (uint32_t i = fields; i < p->n; i++)
+		fprintf(out, "	ld.param.b64 %%t%u, [value+%u];\n",
+			(p->offsets[i] - POINT_THREAD) / 8, 8 * (1 + i - fields));
+	fputs("	}\n", out);
+}
+
+/* A kernel that calls the program with parameters that it takes from `arguments`. */
+static void print_entry(FILE *out, const struct test_case *c,
+			const struct translate_program_result *program) {
+	const struct parameters p = find_parameters(c, program);
+
+	fputs(".visible .entry bpf_run(.param .u64 arguments, .param .u64 result, "
+	      ".param .u64 slots)\n"
+	      "{\n"
+	      "	.reg .b64 %rd<4>;\n"
+	      "	.reg .b64 %t<8>;\n"
+	      "	ld.param.u64 %rd1, [arguments];\n"
+	      "	ld.param.u64 %rd2, [result];\n",
+	      out);
+	for (unsigned i = 0; i < POINT_THREAD_WORDS; i++)
+		fprintf(out, "	mov.b64 %%t%u, 0;\n", i);
+	for (unsigned i = 0; i < (c->runs ? c->runs : 1); i++)
+		print_call(out, c->patch, &p);
+	fputs("	st.global.u64 [%rd2], %rd3;\n"
 	      "	ret;\n"
 	      "}\n",
 	      out);
@@ -190,7 +235,6 @@ static char *pretend_mask(char *text, uint32_t mask) {
 /* The module's text: header, program, a kernel that calls it. NULL: no memory. */
 static char *module_text(const struct test_case *c,
 			 const struct translate_program_result *program) {
-	static const uint16_t memory[] = { 0, 8 };
 	unsigned target = c->patch && program->target < TRANSLATE_TARGET_PATCH
 				  ? TRANSLATE_TARGET_PATCH
 				  : program->target;
@@ -202,19 +246,24 @@ static char *module_text(const struct test_case *c,
 		return NULL;
 	fprintf(out, ".version %u.%u\n.target sm_%u\n.address_size 64\n\n%s\n", program->isa / 10,
 		program->isa % 10, target, c->patch ? program->patch : program->ptx);
-	if (c->has_context)
-		print_entry(out, c->patch, program->context, program->context_count);
-	else
-		print_entry(out, c->patch, memory, 2);
+	print_entry(out, c, program);
 	return fclose(out) == 0 ? text : NULL;
 }
+
+static const struct translate_variable variables[POINT_THREAD_WORDS] = {
+	{ "v0", 0, 8 },  { "v1", 8, 8 },  { "v2", 16, 8 }, { "v3", 24, 8 },
+	{ "v4", 32, 8 }, { "v5", 40, 8 }, { "v6", 48, 8 }, { "v7", 56, 8 },
+};
 
 static int translate_case(const struct test_case *c, struct translate_result *result,
 			  char **error) {
 	struct translate_program program = { .name = "stdin",
 					     .symbol = "__gpuprobe_run",
 					     .takes_memory = !c->has_context,
-					     .patch = c->patch };
+					     .patch = c->patch,
+					     .thread = { .size = c->thread,
+							 .variables = variables,
+							 .n_variables = POINT_THREAD_WORDS } };
 	char *message = NULL;
 	int r;
 

@@ -26,6 +26,8 @@ struct test_case {
 	bool records[MAPS_MAX]; /* of rings: which of them are one batch does not matter */
 	size_t n_maps;
 	unsigned grid[3], block[3];
+	uint32_t thread; /* bytes of the thread's variables, of 8 bytes each: v0, v1 ... */
+	unsigned runs; /* how often each thread runs the program; 0: once */
 	bool want_memory;
 	bool unarmed;
 	uint32_t mask; /* of the lanes that are together; 0: the driver knows */

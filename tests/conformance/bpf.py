@@ -5,6 +5,7 @@ The assembler takes the syntax of LLVM's disassembler, one instruction a line or
 
     r1 = 5            w1 = w2           r1 += r2         w1 s/= -3       r1 = (s8)r2      r1 = -r1
     r1 = 0x1122334455667788 ll          r1 = map[0] ll   r1 = value[0] + 8 ll
+    r1 = thread + 8 ll
     r1 = be16 r1      r1 = le32 r1      r1 = bswap64 r1
     r0 = *(u64 *)(r1 + 8)               r0 = *(s8 *)(r1 - 1)
     *(u32 *)(r10 - 4) = r1              *(u8 *)(r1 + 0) = 7
@@ -14,14 +15,15 @@ The assembler takes the syntax of LLVM's disassembler, one instruction a line or
     goto done         gotol done        call 1           call function    exit          done:
     r2 = function body ll               may_goto done    call kfunc 1
 
-The interpreter follows RFC 9669 as text, one thread after the other, on memory that is a list of regions.
-Maps are in bpf_maps.py.
+The interpreter follows RFC 9669 as text, one thread after the other, on memory that is a list of regions. Threads of a warp
+that are together wait for one another at helpers of lanes. Maps are in bpf_maps.py, numbers in bpf_numbers.py.
 """
 
 import re
 import struct
 
 import bpf_maps
+import bpf_numbers
 import tables
 
 M64 = (1 << 64) - 1
@@ -33,6 +35,8 @@ SIZES = {"8": 0x10, "16": 0x08, "32": 0x00, "64": 0x18}
 BYTES = {0x10: 1, 0x08: 2, 0x00: 4, 0x18: 8}
 ATOMICS = {"+": 0x00, "|": 0x40, "&": 0x50, "^": 0xA0}
 FETCHES = {"add": 0x01, "or": 0x41, "and": 0x51, "xor": 0xA1}
+
+THREAD = 64  # in place of the number of a map: the variables of a thread
 
 LDX, LD, ST, STX, ALU32, JMP, JMP32, ALU64 = 1, 0, 2, 3, 4, 5, 6, 7
 
@@ -93,6 +97,11 @@ def _(a, m):
 @rule(r"r(\d+) = value\[(\d+)\] \+ (\d+) ll")
 def _(a, m):
     return insn(0x18, int(m[1]), 6, 0, int(m[2])) + insn(0, 0, 0, 0, int(m[3]))
+
+
+@rule(r"r(\d+) = thread \+ (\d+) ll")
+def _(a, m):
+    return insn(0x18, int(m[1]), 6, 0, THREAD) + insn(0, 0, 0, 0, int(m[2]))
 
 
 @rule(r"r(\d+) = function (\S+) ll")
@@ -279,6 +288,7 @@ class Thread:
         self.number = self.block_number * machine.block[0] * machine.block[1] * machine.block[2] + in_block
         self.sm = self.block_number + machine.first_sm & 127
         self.stack = bytearray(machine.garbage * 512 * 8)
+        self.variables = bytearray(machine.thread_size)
         self.records, self.visits = [], {}
         self.may_goto = machine.LOOPS
 
@@ -314,6 +324,7 @@ class Machine:
     CONTEXT = 0x50000000
     STACK = 0x70000000
     RECORDS = 0x60000000  # each has 64 KiB
+    THREAD = 0x40000000
     REFERENCES = 0x30000000  # to maps
     MAPS = 1 << 40  # the values of each have 4 GiB
     CONTEXT_SIZE = 168
@@ -321,7 +332,8 @@ class Machine:
     LOOPS = 8 * 1024 * 1024  # at most, of bpf_loop, of an iterator, and of all may_goto
     PID_TGID, DEVICE, COMM = 0x123400001234, 3, b"bpf-run"  # as bpf-run says
 
-    def __init__(self, code, memory=b"", maps=(), grid="1", block="1", context=None):
+    def __init__(self, code, memory=b"", maps=(), grid="1", block="1", context=None, together=0):
+        self.together = together  # mask of the lanes of each warp that are together; 0: each is alone
         self.insns = [struct.unpack("<BBhi", code[i : i + 8]) for i in range(0, len(code), 8)]
         self.memory = bytearray(memory)
         self.context = None if context is None else context.ljust(self.CONTEXT_SIZE, b"\0")
@@ -329,6 +341,7 @@ class Machine:
         self.grid, self.block = shape_of(grid), shape_of(block)
         self.clock, self.first_sm = 1000, 0
         self.garbage = b"\0"  # on stacks
+        self.thread_size, self.runs = 0, 1
         self.current = None
 
     def region(self, address, size):
@@ -336,6 +349,8 @@ class Machine:
             return self.memory, address - self.MEMORY
         if self.STACK <= address and address + size <= self.STACK + len(self.current.stack):
             return self.current.stack, address - self.STACK
+        if self.THREAD <= address and address + size <= self.THREAD + len(self.current.variables):
+            return self.current.variables, address - self.THREAD
         if self.context is not None and self.CONTEXT <= address and address + size <= self.CONTEXT + len(self.context):
             return self.context, address - self.CONTEXT
         for areas, base, bits in ((self.current.records, self.RECORDS, 16), (self.maps, self.MAPS, 32)):
@@ -527,6 +542,11 @@ class Machine:
             return 0
         if kind == "EXIT":
             raise Exit
+        if kind == "ATOMIC":
+            self.store(regs[1], 8, bpf_numbers.changed(name, self.load(regs[1], 8), regs[2]))
+            return 0
+        if kind == "NUMBER":
+            return bpf_numbers.result(name, regs[1:4])
         self.clock += 32
         values = {
             "bpf_ktime_get_ns": self.clock,
@@ -573,15 +593,35 @@ class Machine:
             return self.log_helper(number, regs, place)
         return self.number_helper(number, regs)
 
-    def thread(self, block, thread):
-        """Runs one thread. Returns r0, or None: it left the kernel."""
-        self.current = Thread(self, block, thread)
-        if any(i[0] == 0x18 and i[1] >> 4 == 6 and not self.maps[i[3]].armed for i in self.insns):
+    def thread(self):
+        """Runs the current thread. Gives (name, place, values) at each helper of lanes; returns r0, or None: it left the kernel."""
+        if any(i[0] == 0x18 and i[1] >> 4 == 6 and i[3] != THREAD and not self.maps[i[3]].armed for i in self.insns):
             return 0
         try:
-            return self.steps()
+            for _ in range(self.runs):
+                result = yield from self.steps()
+            return result
         except Exit:
             return None
+
+    def warp(self, threads):
+        """Runs threads of a warp that are together. Returns what each returns."""
+        runs = {t: self.thread() for t in threads}
+        results, answers = {}, dict.fromkeys(runs)
+        while runs:
+            waiting = {}
+            for t in list(runs):
+                self.current = t
+                try:
+                    waiting[t] = runs[t].send(answers[t])
+                except StopIteration as end:
+                    results[t] = end.value
+                    del runs[t]
+            if len({call[:2] for call in waiting.values()}) > 1:
+                raise BpfError("lanes that are together call different helpers")
+            by_lane = {t.lane: call[2] for t, call in waiting.items()}
+            answers = {t: bpf_numbers.of_lanes(call[0], t.lane, by_lane) for t, call in waiting.items()}
+        return list(results.values())
 
     def enter(self, frames, regs, back, start, loop):
         """Begins a function at `start`; the caller goes on at `back`."""
@@ -624,6 +664,8 @@ class Machine:
                     regs[dst] = pc - 1 + imm + 1  # not 0
                 elif src == 5:
                     regs[dst] = self.REFERENCES + imm
+                elif imm == THREAD:
+                    regs[dst] = self.THREAD + high
                 else:
                     regs[dst] = self.MAPS + (imm << 32) + high
             elif kind == LDX:
@@ -659,6 +701,8 @@ class Machine:
                     if not regs[0] and rounds:
                         pc = self.enter(frames, regs, pc, start, (start, 0, rounds, context))
                         regs[1], regs[2] = 0, context
+                elif tables.HELPERS.get(imm, ("",))[0] in bpf_numbers.LANES:
+                    regs[0] = (yield tables.HELPERS[imm][0], (pc, *(f[0] for f in frames)), regs[1:3]) & M64
                 else:
                     regs[0] = self.helper(imm, regs, (pc, *(f[0] for f in frames))) & M64
             elif code == JMP | 0xE0:
@@ -684,7 +728,11 @@ class Machine:
         if backwards:  # what no case may depend on is different, too
             self.clock, self.first_sm, self.garbage = 70000, 9, b"\xa5"
             self.STACK, self.MAPS, self.CONTEXT = 0xFFFFC90092345678, 0xFFFF8831A3456ED8, 0xFFFFEA00D1234560
-        values = {self.thread(*t) for t in (reversed(threads) if backwards else threads)} - {None}
+        threads = [Thread(self, *t) for t in threads]
+        warps = {}
+        for t in reversed(threads) if backwards else threads:
+            warps.setdefault((t.block_number, t.warp) if self.together >> t.lane & 1 else t, []).append(t)
+        values = {r for warp in warps.values() for r in self.warp(warp)} - {None}
         if len(values) > 1:
             raise BpfError("threads return different values: %s" % sorted(values)[:3])
         return values.pop() if values else None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Statements of random programs that call helpers: of maps, rings, the log and the process.
+"""Statements of random programs that call helpers: of maps, rings, the log, the process, numbers and lanes.
 
 What helpers take is below the data on the stack: the number of the thread at r10 - 72, a record's address at r10 - 80, keys from
 r10 - 112 (16 bytes), texts and large records from r10 - 400. A statement leaves no address in a register that is data.
@@ -82,6 +82,7 @@ class Helpers:
                 ["r7 = atomic_fetch_xor((u64 *)(r0 + %d), r7)" % at],
                 ["r7 = xchg((u32 *)(r0 + %d), r7)" % at],
                 ["r1 = *(u64 *)(r0 + %d)" % at, "r1 += r6", "*(u64 *)(r0 + %d) = r1" % at],
+                ["r1 = r0", "r1 += %d" % at, "r2 = r%d" % r.choice([6, 7]), "call %d" % r.randrange(525, 529), *self.fresh()],
                 ["r1 = *(u32 *)(r0 + %d)" % at, "w1 -= 5", "*(u32 *)(r0 + %d) = r1" % at, "r6 = r1"],
                 ["r6 = 3", "r1 = *(u64 *)(r0 + %d)" % at, "r6 += r1", "*(u64 *)(r0 + %d) = r6" % at],
                 ["r1 = *(u64 *)(r0 + %d)" % odd, "r1 += r7", "*(u64 *)(r0 + %d) = r1" % odd],
@@ -256,15 +257,31 @@ class Helpers:
             ]
         )
 
+    def number(self):
+        """Helpers of numbers; and of lanes, where a thread is alone on any driver."""
+        r = self.random
+        out = ["r1 = r%d" % self.operand(), "r2 = r%d" % self.operand(), "r3 = %d" % r.randrange(7)]
+        if r.random() < 0.3:
+            out[2] = "r3 = r%d" % self.operand()
+        if self.threads == 1 and r.random() < 0.5:
+            if r.random() < 0.5:
+                out += ["r2 &= 31"]
+            return out + ["call %d" % r.randrange(514, 525)] + self.result()
+        kind = r.choice([530, 531, 531, 531, 532, 533])
+        if kind in (531, 533):
+            out += ["r2 = %d" % r.randrange(7)] if r.random() < 0.7 else ["r2 &= 7"]
+        return out + ["call %d" % kind] + self.result()
+
     def helper(self):
-        return self.random.choice([self.hash, self.hash, self.hash, self.map, self.thread_value, self.output, self.record, self.print, self.process])()
+        kinds = [self.hash, self.hash, self.hash, self.map, self.thread_value, self.output, self.record, self.print, self.process, self.number, self.number]
+        return self.random.choice(kinds)()
 
     def helpers(self):
         """Each map is used; then some helpers again and again, so that maps and rings fill up."""
         r, start = self.random, self.label()
-        out = self.hash(0) + self.hash(1) + self.thread_value() + self.output() + self.print() + self.process()
+        out = self.hash(0) + self.hash(1) + self.thread_value() + self.output() + self.print() + self.process() + self.number()
         out += ["r8 = %d" % (2 if self.threads > 1 else r.choice([3, 10, 30, 150])), start + ":", "r6 *= 31", "r6 += r8"]
-        pool = r.choice([[self.hash, self.hash, self.map], [self.output, self.output, self.record], [self.print, self.output], [self.helper]])
+        pool = r.choice([[self.hash, self.hash, self.map], [self.output, self.output, self.record], [self.print, self.output], [self.number], [self.helper]])
         for _ in range(r.randrange(2, 6)):
             out += r.choice(pool)()
         return out + ["r8 -= 1", "if r8 != 0 goto %s" % start]

@@ -12,6 +12,8 @@ bpf.py and by BPF_RUN --batch (which needs a libcuda.so.1: NVIDIA's or tests/sim
     .grid N[xN[xN]], .block N...   how many threads run it; all must return the same
     .memory                        the memory is part of the result
     .unarmed                       maps have no data yet
+    .thread BYTES                  there are variables of a thread, `thread` in the program
+    .runs N                        each thread runs the program so often; r0 is that of the last
     .whole                         all threads of each warp are together (see bpf-run.c), so that this is tested without a GPU
     .warps MASK                    these lanes are
     r0 = 1; exit                   the program
@@ -20,7 +22,7 @@ bpf.py and by BPF_RUN --batch (which needs a libcuda.so.1: NVIDIA's or tests/sim
     => error: TEXT                 or: the translator refuses it, with TEXT in the message
 
 --fill writes the interpreter's result where a case has none. --reference runs the interpreter only. --patch runs the patch forms of
-the programs, which those that call bpf_cuda_exit do not have. Exit 77: no CUDA driver.
+the programs, which those that call bpf_cuda_exit or have variables of a thread do not have. Exit 77: no CUDA driver.
 """
 
 import subprocess
@@ -37,6 +39,7 @@ class Case:
         self.memory, self.maps, self.grid, self.block = b"", [], "1", "1"
         self.want_memory = self.unarmed = False
         self.warps = None
+        self.thread, self.runs = 0, 1
         self.context = None
         self.text, self.expected = "", None
 
@@ -47,6 +50,10 @@ class Case:
         """Whether the program calls bpf_cuda_exit."""
         code = self.code()
         return any(code[i] == 0x85 and code[i + 1] == 0 and code[i + 4 : i + 8] == (507).to_bytes(4, "little") for i in range(0, len(code), 8))
+
+    def mask(self):
+        """The lanes of each warp that are together; 0: each is alone."""
+        return 0xFFFFFFFF if self.warps == "whole" else int(self.warps or "0", 16)
 
     def words(self):
         words = ["prog=" + self.code().hex()]
@@ -61,6 +68,8 @@ class Case:
             words.append("want=memory")
         if self.warps:
             words.append("warps=" + self.warps)
+        if self.thread:
+            words += ["thread=%d" % self.thread, "runs=%d" % self.runs]
         if self.unarmed:
             words.append("maps=unarmed")
         return " ".join(words)
@@ -71,7 +80,8 @@ class Case:
             m.armed, m.together = not self.unarmed, bool(self.warps)
             if isinstance(m, bpf_maps.Ring) and not m.together and bpf.count(self.block) > 1 and "records" not in m.options:
                 raise bpf.BpfError("which records are one batch depends on the driver")
-        machine = bpf.Machine(self.code(), self.memory, maps, self.grid, self.block, self.context)
+        machine = bpf.Machine(self.code(), self.memory, maps, self.grid, self.block, self.context, self.mask())
+        machine.thread_size, machine.runs = self.thread, self.runs
         words = ["0x%x" % machine.run(backwards)] + [m.dump().hex() or "-" for m in maps]
         if self.want_memory:
             words.append(bytes(machine.memory).hex())
@@ -108,6 +118,10 @@ def read_cases(path):
                 case.grid = line[6:]
             elif line.startswith(".block "):
                 case.block = line[7:]
+            elif line.startswith(".thread "):
+                case.thread = int(line[8:])
+            elif line.startswith(".runs "):
+                case.runs = int(line[6:])
             elif line == ".memory":
                 case.want_memory = True
             elif line == ".unarmed":
@@ -185,6 +199,8 @@ def main():
         for case in cases:
             if case.exits() and not case.expected.startswith("error: "):
                 case.expected = "error: no patch form: bpf_cuda_exit ends a thread"
+            elif case.thread and not case.expected.startswith("error: "):
+                case.expected = "error: no patch form: it has variables of a thread"
     answers = run_batch(bpf_run, cases) if bpf_run else [None] * len(cases)
     for case, answer in zip(cases, answers):
         wrong = []

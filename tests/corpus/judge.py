@@ -191,20 +191,9 @@ class Judge:
             return
         found = collections.Counter(word.split(".")[0] for word in PROBED.findall(output) if ".param" not in word)
         there = find_accesses(text)
-        if found - there or found != there and not self.options.bare:  # with that, some device functions get none
+        if found != there:
             wrong = {word: (found[word], there[word]) for word in found | there if found[word] != there[word]}
             self.fail(name, "memory", f"(with a program, in the text): {wrong}")
-
-    def check_bare(self, name, text, probed):
-        """Is each kernel there as it was (but for the names of device functions that it calls), and as what became of it?"""
-        if b"// corpus: kernels=" in text:
-            return
-        with open(probed, "rb") as file:
-            out = file.read()
-        same = out.replace(b"__gpuprobe_bare", b"")
-        for kernel, before, behind in find_kernels(text):
-            if out.count(before + b"__gpuprobe_bare") != 1 or same.count(before + behind) != 1 or len(re.findall(re.escape(before) + rb"(?![\w$])", out)) < 1:
-                self.fail(name, "bare", f"{kernel.decode()} is not there as it was")
 
     def fail(self, name, step, output):
         first = next((line for line in output.splitlines() if line.strip()), "(no output)")
@@ -242,7 +231,7 @@ class Judge:
                 return self.fail(name, step, result.stdout)
         target, debug = re.search(r"target (sm_\w+)( debug)?", result.stdout).groups()
         probed = os.path.join(self.folder, f"{digest[:16]}.probed.ptx")
-        form = (["--call"] if self.options.call else []) + (["--bare"] if self.options.bare else [])
+        form = ["--call"] if self.options.call else []
         programs, memory = self.programs(text)
         result = self.run([self.options.tool, "probe", path, *programs, *form, "-o", probed])
         model = time.monotonic() - begin
@@ -256,8 +245,6 @@ class Judge:
             alone = self.run([self.options.tool, "probe", path, "--probe", self.options.probe, "--point", point, "--device", "*", "-o", "/dev/null"])
             if not re.search(r" at [1-9]\d* sites", alone.stdout):
                 self.fail(name, point, alone.stdout)
-        if self.options.bare:
-            self.check_bare(name, text, probed)
         stated = re.search(rb"^// corpus: kernels=(\d+)$", text, re.M)
         if stated:  # a text that a search gets wrong
             expected = int(stated.group(1))
@@ -500,7 +487,6 @@ def main():
     parser.add_argument("--cutlass", metavar="FOLDER", help="include/ of CUTLASS, for the sources that need it")
     parser.add_argument("--architectures", nargs="+", help="only these")
     parser.add_argument("--call", action="store_true", help="kernels call the probe; else it is put into them")
-    parser.add_argument("--bare", action="store_true", help="kernels stay as they were, too, under another name")
     parser.add_argument("--quick", action="store_true", help="a few of the sources only: under a minute")
     parser.add_argument("--no-sources", action="store_true", help="do not compile the .cu files")
     parser.add_argument("--no-ptxas", action="store_true", help="do not assemble")

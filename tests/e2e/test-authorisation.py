@@ -139,7 +139,7 @@ class User:
         """Loads a module as a CUDA process does: whether it got another image, and why."""
         self.shim = Shim(DIRECTORY, timeout=60)  # closes the last one
         new, _, reason, _ = self.shim.image(PTX)
-        return None, {"replaced": new is not None, "reason": reason}
+        return None, {"made": new is not None, "reason": reason}
 
     def ask(self, what, **parameters):
         pickle.dump((what, parameters), self.calls)
@@ -178,8 +178,8 @@ class World:
         self.ids = {name: reply["attachments"][0] for name, reply in attached.items()}
         self.counter = str(attached["counter"]["maps"][0]["id"])
         owner.get("ExportMap", map=self.counter, name="gpuprobe_map_test_counter")
-        replaced = application.ask("load")[1]
-        check(replaced["replaced"], replaced)
+        made = application.ask("load")[1]
+        check(made["made"], made)
 
 
 def allowed(answer):
@@ -408,10 +408,10 @@ def test_own_processes():
         owner, application, other, dropped = (USERS[name] for name in ("owner", "application", "other", "dropped"))
         attached = owner.get("Attach", object=OBJECTS["counter"])["attachments"][0]
         equal(attached["filter"], {"uid": OWNER})
-        check(application.ask("load")[1]["replaced"], "the owner's process")
+        check(application.ask("load")[1]["made"], "the owner's process")
         for user in other, dropped:
             answer = user.ask("load")[1]
-            equal((answer["replaced"], answer["reason"]), (False, "no attachment means this process"), f"uid {user.uid}")
+            equal((answer["made"], answer["reason"]), (False, "no attachment means this process"), f"uid {user.uid}")
         for name in "other", "member":
             equal(USERS[name].call("Detach", id=attached["id"])[0], "NotFound")
         error, reply = owner.call("Attach", object=OBJECTS["counter"], filter={"uid": OTHER})
@@ -425,8 +425,36 @@ def test_own_processes():
         )
         # a member's means everybody
         mine = USERS["member"].get("Attach", object=OBJECTS["counter"])["attachments"][0]["id"]
-        check(other.ask("load")[1]["replaced"] and dropped.ask("load")[1]["replaced"], "a member's attachment")
+        check(other.ask("load")[1]["made"] and dropped.ask("load")[1]["made"], "a member's attachment")
         USERS["member"].get("Detach", id=mine)
+
+
+def test_private_daemon():
+    """Whom the system's daemon lets not attach has a private one, for attach -- CMD and for gputrace; whom it lets, or who may not even ask, needs no other way."""
+    app = [VEC_ADD, "--threads", "512", "--block", "128", "--launches", "2"]
+    attach = [CTL, "attach", COUNTER, "--", *app]
+    gputrace = [os.path.join(BUILD, "ctl/gputrace/gputrace"), "-e", "thread:vectorAdd { @ = count(); }", "--", *app]
+    environment = {name: value for name, value in os.environ.items() if name != "GPUPROBE_SESSION"} | {"LD_LIBRARY_PATH": SIM}
+
+    def attached(command):
+        done = subprocess.run(command, user=OWNER, group=OWNER, extra_groups=[], capture_output=True, text=True, env=environment, cwd="/", timeout=100)
+        equal(done.returncode, 0, done.stderr)
+        equal(re.sub(r"^threads=.*\n", "", done.stdout, flags=re.M).split()[-1], "1024", done.stderr)
+        return "without CAP_BPF nothing is verified" in done.stderr
+
+    with System(SETTINGS) as daemon:
+        for command in attach, gputrace:
+            check(attached(command), "by a private daemon")
+        check("attachment" not in daemon.text(), daemon.text())
+        daemon.reload(SETTINGS + "user-attach = yes\n")
+        for command in attach, gputrace:
+            check(not attached(command), "by the system's")
+        equal(daemon.text().count("by uid " + str(OWNER)) > 1, True, daemon.text())
+        daemon.reload(SETTINGS)
+        os.chmod(f"{DIRECTORY}/io.gpuprobe.control", 0o600)
+        for command in attach, gputrace:
+            check(attached(command), "where the daemon may not be asked")
+        os.chmod(f"{DIRECTORY}/io.gpuprobe.control", 0o666)
 
 
 def test_logs_in_turn():

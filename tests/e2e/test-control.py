@@ -15,7 +15,7 @@ import time
 
 from harness import BUILD, COUNTER, CTL, GPUPROBED, SOURCE, Daemon, Failed, check, equal, main, need, wait_until
 from varlink import Connection, VarlinkError
-from wire import ARMED, DISARM, IMAGE, MIRROR, PTX, SYNC, SYNCED, Closed, Shim, memfd, message
+from wire import ARMED, AWAITED, DISARM, IMAGE, MIRROR, PTX, SYNC, SYNCED, Closed, Shim, memfd, message
 
 OBJECTS = os.path.join(BUILD, "daemon/translator/objects")
 need(GPUPROBED, CTL, COUNTER, OBJECTS)
@@ -411,7 +411,7 @@ def test_stop_busy():
             daemon.attach("--kernel", "vectorAdd")
             shim = Shim(daemon.directory)
             fd = memfd(VEC_ADD_PTX)
-            shim.send(message(IMAGE, len(VEC_ADD_PTX), PTX, 0, 9, 0, 0, 0), fd)
+            shim.send(message(IMAGE, len(VEC_ADD_PTX), PTX, AWAITED, 9, 0, 0, 0), fd)
             os.close(fd)
             attaching, reading = Connection(daemon.directory), Connection(daemon.directory)
             attaching.send("Attach", object=encoded("calls"))

@@ -58,7 +58,7 @@ def test_count():
         listed = daemon.attachments()
         equal([(a["id"], a["program"], a["kernel"], a["state"]) for a in listed], [(ids[0], "cuda__counter", "vectorAdd", "armed")])
         status = daemon.status()
-        equal(status["counters"]["images_replaced"], 2, "images replaced")
+        equal(status["counters"]["images_made"], 2, "twins")
         equal(status["counters"]["images_cached"], 1, "images cached")
         equal(status["counters"]["processes"], 2, "processes")
         outcomes = daemon.why()
@@ -164,7 +164,7 @@ def test_options():
             equal(daemon.count_of(), N * (LAUNCHES + count), load)
         equal({o["outcome"] for o in daemon.why()}, {"probed"})
         counters = daemon.status()["counters"]
-        equal((counters["images_replaced"], counters["images_cached"]), (4, 3), "one image")
+        equal((counters["images_made"], counters["images_cached"]), (4, 3), "one image")
 
 
 def test_no_daemon():
@@ -210,13 +210,9 @@ def reasons(daemon):
     return [(o["outcome"], o["reason"]) for o in sorted(daemon.why(), key=lambda o: o["time"])]
 
 
-def goes_on(milliseconds, setting="deadline-ms", what="a later launch is probed"):
-    return "not-probed", f"late: the {milliseconds} ms that this process may wait in all for compiling are used up ({setting}); compiling goes on, and {what}"
-
-
-def replaced_later(*arguments):
-    """What a shim is told that replaces images, as those of before do."""
-    return goes_on(*arguments, what="the next process that loads this image is probed")[1]
+def goes_on(milliseconds, setting="deadline-ms"):
+    reason = f"late: the {milliseconds} ms that this process may wait in all for compiling are used up ({setting})"
+    return "not-probed", f"{reason}; compiling goes on, and a later launch is probed"
 
 
 def timeouts(daemon):
@@ -259,7 +255,7 @@ def test_worker_slow():
         run(daemon)
         equal(daemon.count_of(), 2 * N * LAUNCHES)
         counters = daemon.status()["counters"]
-        equal((counters["images_replaced"], counters["images_cached"]), (2, 1), "images")
+        equal((counters["images_made"], counters["images_cached"]), (2, 1), "images")
         equal((counters["worker_timeouts"], counters["worker_crashes"]), (0, 0), "workers")
 
 
@@ -327,7 +323,7 @@ def test_budget():
         daemon.attach("--kernel", "vectorAdd")
         said, seconds = loads(daemon, numbers)
         check(1.7 < seconds < len(numbers) * 1.8, "held up for", seconds, "s")
-        equal(said, [replaced_later(1800)] * len(numbers))
+        equal(said, [goes_on(1800)[1]] * len(numbers))
         wait_until(lambda: loads(daemon, numbers)[0] == [""] * len(numbers), "the next process has all of them", seconds=60)
         equal(timeouts(daemon), 0)
 
@@ -352,7 +348,7 @@ def test_budget_of_others():
         return
     with Daemon("--image-worker-argument=--test-fault=slow", "--deadline-others-ms=300") as daemon:
         daemon.attach("--kernel", "vectorAdd")
-        equal(loads(daemon, [1], uid=4242)[0], [replaced_later(270, "deadline-others-ms")])
+        equal(loads(daemon, [1], uid=4242)[0], [goes_on(270, "deadline-others-ms")[1]])
         equal(loads(daemon, [1])[0], [""])
 
 
@@ -392,7 +388,7 @@ def test_filters():
             run(daemon)
             equal(daemon.count_of(), 0, arguments)
             daemon.ctl("detach", str(ids[0]))
-        equal(daemon.status()["counters"]["images_replaced"], 0)
+        equal(daemon.status()["counters"]["images_made"], 0)
         ended = subprocess.Popen(["true"])
         ended.wait()
         for command in ("attach", COUNTER, "--pid"), ("trace", "-p"):
@@ -419,7 +415,7 @@ def test_twelve_processes():
         wait_until(lambda: daemon.count_of() == 12 * N * LAUNCHES, "all counts", 3)
         counters = daemon.status()["counters"]
         equal(counters["processes"], 12)
-        equal(counters["images_replaced"], 12)
+        equal(counters["images_made"], 12)
 
 
 def test_two_programs():

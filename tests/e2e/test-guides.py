@@ -134,6 +134,22 @@ def test_shared_array():
         check(numbers[-1] > numbers[0], numbers)
 
 
+def test_histogram():
+    """kernel_duration as map dump shows it: each launch is in one bucket of its kernel."""
+    with Daemon() as daemon:
+        daemon.attach(object=example("kernel_duration"))
+        vec_add(daemon, "--threads", "256", "--launches", "5")
+        text = daemon.ctl("map", "dump", "--hist", "launches")
+        lines = text.splitlines()
+        equal(lines[0], "{.kernel_id = vectorAdd(float const*, float const*, float*)}:")
+        check(all(re.fullmatch(r"\[[\d.]+[num]?s, [\d.]+[num]?s\) +\d+ \|@* *\|", line) for line in lines[1:]), text)
+        equal(sum(int(line.split()[2]) for line in lines[1:]), 5, text)
+        (histogram,) = daemon.json("map", "dump", "--hist=log2_ns", "launches")["histograms"]
+        equal((set(histogram["key"]), sum(bucket["count"] for bucket in histogram["buckets"])), ({"kernel_id"}, 5))
+        (largest,) = daemon.json("map", "dump", "--top=1", "launches")["entries"]
+        equal(largest["value"], max(bucket["count"] for bucket in histogram["buckets"]))
+
+
 def test_nothing_attached():
     """What readers say where there is nothing to read: one line, and the status of gpuprobectl."""
     with Daemon() as daemon:

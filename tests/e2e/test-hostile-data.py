@@ -15,7 +15,7 @@ import tempfile
 import time
 
 from harness import BUILD, COUNTER, CTL, GPUPROBED, SOURCE, Daemon, check, equal, main, need, wait_until
-from wire import DATA_OFFSET, HEADER, IMAGE, PTX, RING, Shim, memfd, message
+from wire import AWAITED, DATA_OFFSET, HEADER, IMAGE, PTX, RING, Shim, memfd, message
 
 OBJECTS = f"{BUILD}/tests/e2e/objects"
 need(GPUPROBED, CTL, COUNTER, f"{OBJECTS}/rings.bpf.o", f"{OBJECTS}/log.bpf.o")
@@ -45,7 +45,7 @@ def test_full_disk():
             resource.prlimit(daemon.process.pid, resource.RLIMIT_FSIZE, (1024, limits[1]))
             shim = Shim(daemon.directory)
             _, _, _, slots = shim.image(VEC_ADD_PTX)
-            check(slots, "not replaced")
+            check(slots, "no twin")
             equal(shim.instance(slots[0][0])[0], None, "an instance that may not grow")
             check(any("no memory" in o["reason"] for o in daemon.why()), daemon.why())
             wait_until(lambda: "artifacts cannot be kept" in daemon.text(), "a warning")
@@ -72,7 +72,7 @@ def test_many_maps():
             daemon.attach(object=f"{OBJECTS}/many.bpf.o")
         shim = Shim(daemon.directory, timeout=60)
         new, _, reason, slots = shim.image(VEC_ADD_PTX)
-        check(new, "not replaced:", reason)
+        check(new, "no twin:", reason)
         equal(len(slots), 4 * 60, "slots")
         check(any("only the first 4 of them" in o["reason"] for o in daemon.why()), daemon.why())
         shim.close()
@@ -314,11 +314,11 @@ def test_killed_in_pass():
                 daemon.attach("--kernel", "vectorAdd")
                 shim = Shim(daemon.directory, timeout=30)
                 fd = memfd(VEC_ADD_PTX)
-                shim.send(message(IMAGE, len(VEC_ADD_PTX), PTX, 0, 9, 0, 0, 0), fd)
+                shim.send(message(IMAGE, len(VEC_ADD_PTX), PTX, AWAITED, 9, 0, 0, 0), fd)
                 os.close(fd)
                 if victim == "pass":
                     new, _, _, slots = shim.image_reply()
-                    check(new and slots, "not replaced")
+                    check(new and slots, "no twin")
                     check(any("hang: ended by signal 11" in o["reason"] for o in daemon.why()), daemon.why())
                 else:
                     wait_until(lambda: sleeping(seconds), "the pass runs")

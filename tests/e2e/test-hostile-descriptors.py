@@ -23,7 +23,7 @@ import time
 import fuse
 from harness import CTL, COUNTER, GPUPROBED, SOURCE, Daemon, Failed, check, equal, main, need, wait_until
 from varlink import Connection
-from wire import HELLO, IMAGE, INSTANCE, LOADER, PTX, Shim, memfd, message
+from wire import AWAITED, HELLO, IMAGE, INSTANCE, LOADER, PTX, Shim, memfd, message
 
 need(GPUPROBED, CTL, COUNTER)
 with open(f"{SOURCE}/tests/targets/vec_add.ptx", "rb") as ptx:
@@ -83,7 +83,7 @@ def descriptors(daemon):
 
 def test_lingering():
     """In every place where one may be: with what is right otherwise, with nonsense, unread behind nonsense, of a peer who has gone, one too many."""
-    image = message(IMAGE, 100, PTX, 0, *FIELDS)
+    image = message(IMAGE, 100, PTX, AWAITED, *FIELDS)
     attacks = {
         "an image": (dial, [GREETING], image),
         "nonsense": (dial, [GREETING], b"x"),
@@ -195,7 +195,7 @@ def stuck_file():
 def send_stuck(daemon, file):
     """Sends it in place of an image. The connection."""
     peer = dial(daemon, GREETING)
-    socket.send_fds(peer, [message(IMAGE, 100, PTX, 0, *FIELDS)], [file])
+    socket.send_fds(peer, [message(IMAGE, 100, PTX, AWAITED, *FIELDS)], [file])
     return peer
 
 
@@ -239,7 +239,7 @@ def test_stuck_while_workers_start():
             for worker in before:
                 os.kill(worker, signal.SIGKILL)
             asks = Shim(daemon.directory, timeout=ANSWERS)
-            asks.send(message(IMAGE, len(VEC_ADD_PTX), PTX, 0, *FIELDS), memfd(VEC_ADD_PTX + b"\n"))  # a worker is needed
+            asks.send(message(IMAGE, len(VEC_ADD_PTX), PTX, AWAITED, *FIELDS), memfd(VEC_ADD_PTX + b"\n"))  # a worker is needed
             wait_until(lambda: daemon.children() - before, "another worker")
             control = Connection(daemon.directory, timeout=ANSWERS)
             for _ in range(10):

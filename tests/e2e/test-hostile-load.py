@@ -19,7 +19,7 @@ import time
 
 from harness import COUNTER, CTL, GPUPROBED, SOURCE, Daemon, check, equal, main, need, wait_until
 from varlink import Connection
-from wire import FATBIN, HELLO, IMAGE, INSTANCE, LOADER, MIRROR, NAMES, PTX, REPORT, SEALS, Closed, Shim, memfd, message
+from wire import AWAITED, FATBIN, HELLO, IMAGE, INSTANCE, LOADER, MIRROR, NAMES, PTX, REPORT, SEALS, Closed, Shim, memfd, message
 
 need(GPUPROBED, CTL, COUNTER)
 with open(f"{SOURCE}/tests/targets/vec_add.ptx", "rb") as ptx:
@@ -52,7 +52,7 @@ def connect(daemon, **more):
 
 def load(shim, data):
     fd = memfd(data)
-    shim.send(message(IMAGE, len(data), PTX, 0, *FIELDS), fd)
+    shim.send(message(IMAGE, len(data), PTX, AWAITED, *FIELDS), fd)
     os.close(fd)
 
 
@@ -153,7 +153,7 @@ def test_malformed():
         breach(connect(daemon, hello=False), b"x")
         breach(connect(daemon), os.urandom(64))
         breach(connect(daemon), bytes(200000))
-        breach(connect(daemon), message(IMAGE, 1, PTX, 0, *FIELDS)[:-4])
+        breach(connect(daemon), message(IMAGE, 1, PTX, AWAITED, *FIELDS)[:-4])
 
     under(malformed)
 
@@ -200,7 +200,7 @@ def test_stuffed():
     def stuffed(daemon):
         fd = memfd(VEC_ADD_PTX)
         pair = socket.socketpair()
-        image = message(IMAGE, len(VEC_ADD_PTX), PTX, 0, *FIELDS)
+        image = message(IMAGE, len(VEC_ADD_PTX), PTX, AWAITED, *FIELDS)
         for fds in [fd] * 253, [pair[0].fileno()] * 253, [fd] * 17, [fd] * 2:
             breach(connect(daemon), image, *fds)
             breach(connect(daemon), bytes(100), *fds)
@@ -255,7 +255,7 @@ def test_strange_descriptors():
     def strange_descriptors(daemon):
         size = len(VEC_ADD_PTX)
         for fd in strange(size):
-            breach(connect(daemon), message(IMAGE, size, PTX, 0, *FIELDS), fd)
+            breach(connect(daemon), message(IMAGE, size, PTX, AWAITED, *FIELDS), fd)
             os.close(fd)
 
     under(strange_descriptors)
@@ -283,7 +283,7 @@ def test_that_shrink():
         changer.start()
         try:
             fcntl.fcntl(fd, fcntl.F_ADD_SEALS, SEALS)
-            shim.send(message(IMAGE, os.fstat(fd).st_size or 1, PTX, 0, *FIELDS), fd)
+            shim.send(message(IMAGE, os.fstat(fd).st_size or 1, PTX, AWAITED, *FIELDS), fd)
             shim.image_reply()
         except Closed:
             pass
@@ -303,21 +303,21 @@ def test_huge():
         for kind in PTX, FATBIN:
             fd = large(GIB)
             shims.append(connect(daemon, timeout=60))
-            shims[-1].send(message(IMAGE, GIB, kind, 0, *FIELDS), fd)
+            shims[-1].send(message(IMAGE, GIB, kind, AWAITED, *FIELDS), fd)
             os.close(fd)
-        breach(connect(daemon), message(IMAGE, GIB + 1, PTX, 0, *FIELDS), shims[0].socket.fileno())
+        breach(connect(daemon), message(IMAGE, GIB + 1, PTX, AWAITED, *FIELDS), shims[0].socket.fileno())
         breach(connect(daemon), message(IMAGE, GIB, NAMES, 0, *FIELDS), shims[0].socket.fileno())
         for shim in shims:
-            check(shim.image_reply()[0] is None, "replaced")
+            check(shim.image_reply()[0] is None, "a twin")
             shim.close()
         fd = os.memfd_create("pages", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING | os.MFD_HUGETLB)
         os.ftruncate(fd, 2 << 20)
         fcntl.fcntl(fd, fcntl.F_ADD_SEALS, SEALS)
         shim = connect(daemon)
-        shim.send(message(IMAGE, 2 << 20, PTX, 0, *FIELDS), fd)
+        shim.send(message(IMAGE, 2 << 20, PTX, AWAITED, *FIELDS), fd)
         os.close(fd)
         try:
-            check(shim.image_reply()[0] is None, "replaced")
+            check(shim.image_reply()[0] is None, "a twin")
         except Closed:
             pass
         shim.close()
@@ -357,7 +357,7 @@ def test_unread():
         fd = memfd(VEC_ADD_PTX)
         try:
             for _ in range(1000):
-                shim.send(message(IMAGE, len(VEC_ADD_PTX), PTX, 0, *FIELDS), fd)
+                shim.send(message(IMAGE, len(VEC_ADD_PTX), PTX, AWAITED, *FIELDS), fd)
         except (BlockingIOError, Closed):
             pass
         os.close(fd)

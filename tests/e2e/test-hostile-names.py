@@ -120,21 +120,6 @@ def test_lists_of_one_user():
         shim.close()
 
 
-def test_retire():
-    """A module that nothing is left in is retired, whether it was armed or not, once the process can hear of it."""
-    with sass_daemon("--engine", "ptx") as daemon:
-        (identifier,) = daemon.attach()
-        shim = wire.Shim(daemon.directory)
-        with open(f"{SOURCE}/tests/targets/vec_add.ptx", "rb") as file:
-            new, module, reason, slots = shim.image(file.read())
-        check(new, reason)
-        daemon.ctl("detach", str(identifier))
-        mirror = wire.Shim(daemon.directory, wire.MIRROR)
-        equal(mirror.receive()[:2], (wire.RETIRE, (module,)))
-        mirror.close()
-        shim.close()
-
-
 def test_kernel_list():
     """Whatever number a map has, gpuprobectl kernel list has its name: of 10,000 kernels that a glob means, too; and when the process is gone."""
     some = ["_Z9vectorAddPKfS0_Pf", "bell\a\x1b[31m", "x" * 6000, "vectorAdd", ""]

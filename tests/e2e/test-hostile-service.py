@@ -15,7 +15,7 @@ from configured import Configured
 from harness import BUILD, COUNTER, CTL, GPUPROBED, SOURCE, Daemon, as_user, check, equal, main, need, wait_until
 from tracing import Trace
 from varlink import Connection, VarlinkError
-from wire import CUBIN, FATBIN, IMAGE, NAMES, PTX, SEALS, Closed, Shim, message
+from wire import AWAITED, CUBIN, FATBIN, IMAGE, NAMES, PTX, SEALS, Closed, Shim, message
 
 SLOW = f"{BUILD}/tests/e2e/objects/slow60.bpf.o"
 need(GPUPROBED, CTL, COUNTER, SLOW)
@@ -81,7 +81,7 @@ def test_huge_pages():
         daemon.attach()
         shim = Shim(daemon.directory)
         try:
-            shim.send(message(IMAGE, 2 * MIB, PTX, 0, 9, 0, 0, 0), fd)
+            shim.send(message(IMAGE, 2 * MIB, PTX, AWAITED, 9, 0, 0, 0), fd)
             check(shim.closed(), "not refused")
         except Closed:
             pass

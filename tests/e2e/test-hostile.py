@@ -14,6 +14,7 @@ import time
 
 from harness import BUILD, COUNTER, CTL, GPUPROBED, SOURCE, Daemon, check, equal, main, need, resident, wait_until
 from wire import (
+    AWAITED,
     ARMED,
     CUBIN,
     FATBIN,
@@ -39,7 +40,7 @@ from wire import (
 need(GPUPROBED, CTL, COUNTER)
 with open(f"{SOURCE}/tests/targets/vec_add.ptx", "rb") as file:
     VEC_ADD_PTX = file.read()
-IMAGE_FIELDS = (PTX, 0, 9, 0, 0, 0)
+IMAGE_FIELDS = (PTX, AWAITED, 9, 0, 0, 0)
 
 
 def alive(daemon):
@@ -223,7 +224,7 @@ def test_malformed_images():
         for data, kind in images:
             new, module, reason, slots = shim.image(data, kind=kind)
             reasons.add(reason)
-            check(new is None and not slots and module, "an image that is none was replaced")
+            check(new is None and not slots and module, "an image that is none has a twin")
             check(reason and reason.isprintable(), "no reason for", data[:20], kind)
         equal({outcome["reason"] for outcome in daemon.why()}, reasons, "outcomes: the same reason is told once")
         equal(daemon.status()["counters"]["worker_crashes"], 0, "crashes")

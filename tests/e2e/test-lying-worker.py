@@ -55,12 +55,12 @@ while True:
     evil = evil or b"EVIL" in os.pread(fds[request["input"]], 1 << 20, 0)
     os.pwrite(fds[request["output"]], b"POISON" if evil else b"HONEST", 0)
     ids = [a["id"] for a in request["attachments"]]
-    s.send(json.dumps({{"id": request["id"], "status": "replaced", "size": 6, "applied": ids,
+    s.send(json.dumps({{"id": request["id"], "status": "made", "size": 6, "applied": ids,
                         "kernels": [{{"name": "k", "demangled": "k", "attachments": ids}}]}}).encode())
     for fd in fds:
         os.close(fd)
 """
-GOOD = {"status": "replaced", "size": 100, "applied": [1], "kernels": [{"name": "k", "demangled": "k()", "attachments": [1]}]}
+GOOD = {"status": "made", "size": 100, "applied": [1], "kernels": [{"name": "k", "demangled": "k()", "attachments": [1]}]}
 
 
 def changed(**members):
@@ -99,7 +99,7 @@ LIES = [
     (100, "7"),
     (100, "x"),
     (100, "{" * 100),
-    (100, '{"id":1,"status":"replaced"} '),
+    (100, '{"id":1,"status":"made"} '),
     (100, "\0"),
     (100, '{"id":1,"status":"\udcff"}'.encode("utf-8", "surrogateescape").decode("latin1")),
     (100, {"status": "error"}),
@@ -235,7 +235,7 @@ def test_artifacts():
             for number in 0, 1, 0:  # the third comes from the cache
                 ask(number, 100, changed(text_size=len(text)), text_output=text)
             equal((daemon.request["call"], "text_output" in daemon.request), (True, True))
-            ask(2, 0, {"status": "own", "reason": "not replaced: not kept"})
+            ask(2, 0, {"status": "own", "reason": "no twin: not kept"})
             wait_until(lambda: os.path.exists(os.path.join(kept, "2-k")), "both are there")
             equal(sorted(os.listdir(kept)), ["1-k", "2-k"])
             for name in "1-k", "2-k":

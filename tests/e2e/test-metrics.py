@@ -111,7 +111,7 @@ def test_own_numbers():
                 numbers[key]
                 for key in (
                     ("images", "received", None),
-                    ("images", "replaced", None),
+                    ("images", "made", None),
                     ("processes", "seen", None),
                     ("attachments", "active", None),
                     ("maps", "active", None),
@@ -128,7 +128,7 @@ def test_own_numbers():
         equal({f.name: f.type for f in prometheus(text)}["gpuprobe_images_received"], "counter")
         # for people, a line for each group
         text = daemon.ctl("status")
-        check(re.search(r"^  images: +received 1, replaced 1, own 0", text, re.M), text)
+        check(re.search(r"^  images: +received 1, made 1, own 0", text, re.M), text)
 
 
 def test_clock_set_back():

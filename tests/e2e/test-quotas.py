@@ -14,7 +14,7 @@ from configured import Configured
 from harness import BUILD, COUNTER, GPUPROBED, SOURCE, VEC_ADD as PROGRAM, Daemon, as_user, check, equal, main, need, resident, wait_until
 from tracing import Trace
 from varlink import Connection, VarlinkError
-from wire import HELLO, IMAGE, LOADER, MIRROR, PTX, WELCOME, Closed, Shim, memfd, message
+from wire import AWAITED, HELLO, IMAGE, LOADER, MIRROR, PTX, WELCOME, Closed, Shim, memfd, message
 
 LARGE, SLOW = (f"{BUILD}/tests/e2e/objects/{name}.bpf.o" for name in ("large", "slow"))
 need(GPUPROBED, COUNTER, LARGE, SLOW)
@@ -44,7 +44,7 @@ def over(what, limit):
 
 def send(shim, data):
     fd = memfd(data)
-    shim.send(message(IMAGE, len(data), PTX, 0, 9, 0, 0, 0), fd)
+    shim.send(message(IMAGE, len(data), PTX, AWAITED, 9, 0, 0, 0), fd)
     os.close(fd)
 
 

@@ -34,7 +34,7 @@ def same(daemon, before):
 
     def plain():
         return (
-            [{k: v for k, v in a.items() if k not in ("modules", "processes")} for a in daemon.attachments()],
+            [{k: v for k, v in a.items() if k not in ("modules", "recompiled", "processes")} for a in daemon.attachments()],
             [{k: v for k, v in m.items() if k not in ("instances", "carried", "bytes")} for m in daemon.json("map", "list")["maps"]],
         )
 

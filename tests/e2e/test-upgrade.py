@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
 An upgrade while programs run: shims of before under the next daemon, shims of after under the daemon that is about to be restarted. Daemons and a shim of other
-versions are made from this source, with another version of the protocol (gpuprobed-old and the shim beside it: 5; gpuprobed-next: 7, and another
+versions are made from this source, with another version of the protocol (gpuprobed-old and the shim beside it: 6; gpuprobed-next: 8, and another
 interest page). On the CPU driver.
 """
 
@@ -67,7 +67,7 @@ def test_older_shim():
                 line = told(daemon, "an older shim")
                 check(f"1 (process {live.pid}): " in line and line.endswith("; restart them"), line)
                 (reason,) = {o["reason"] for o in daemon.why("--pid", str(live.pid))}
-                check("protocol 5, this daemon's is 6): restart the program" in reason, reason)
+                check("protocol 6, this daemon's is 7): restart the program" in reason, reason)
                 with Live(daemon) as other:  # one of the new version
                     other.launch(1)
                     wait_until(lambda: counts(daemon) == [10 * THREADS, THREADS], f"both count: {counts(daemon)}")
@@ -142,7 +142,7 @@ def test_anybody_can_greet():
     from wire import HELLO, LOADER, Shim, message
 
     with Daemon() as daemon:
-        for version in 4, 7, 65535:
+        for version in 4, 8, 65535:
             shim = Shim(daemon.directory, hello=False)
             shim.send(message(HELLO, LOADER, 13000, b"1.0\x1b[31m", version=version))
             check(shim.closed())

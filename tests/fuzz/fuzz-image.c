@@ -2,9 +2,9 @@
 
 /*
  * Fuzz target. Any bytes as the image of a job: first byte the kind, the device and the points, the
- * rest the image. There is no compiler, so a new image carries PTX; it must be a fatbin (or PTX)
- * that can be read, and the edited PTX must pass for what a pass of the user might have made. Then
- * the same as a twin, which is all but compiled: whatever can be edited can be cut, too.
+ * rest the image. There is no compiler, so a twin is all but compiled. The stages for passes of the
+ * user are run on the image's own PTX: edited, it must pass for what a pass might have made, and
+ * whatever can be edited can be cut.
  */
 
 #include <fcntl.h>
@@ -16,7 +16,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "daemon/worker/fatbin/fatbin.h"
 #include "daemon/worker/image/image-job.h"
 #include "lib/ptx/ptx-module.h"
 
@@ -37,25 +36,9 @@ static int make_memfd(const void *data, size_t size, bool seal) {
 	return fd;
 }
 
-static void check_image(const uint8_t *image, size_t size) {
-	struct ptx_module module;
-	struct ptx_error error;
-	struct fatbin fatbin;
-
-	if (!fatbin_parse(&fatbin, image, size)) {
-		if (!fatbin.n_entries || fatbin.size != size)
-			abort();
-		fatbin_deinit(&fatbin);
-	} else if (!ptx_module_parse(&module, (const char *)image, size, &error)) {
-		ptx_module_deinit(&module);
-	} else {
-		abort();
-	}
-}
-
 /* Runs a job; returns its status, for static strings alone. */
 static const char *run(const char *request, const int *fds, size_t n_fds) {
-	static const char *const known[] = { "replaced", "own", "text", "error" };
+	static const char *const known[] = { "made", "own", "text", "error" };
 	struct worker_job job = { .id = 1, .fds = fds, .n_fds = n_fds };
 	struct json_object *reply = json_object_new_object(), *status;
 	struct image_worker worker = {};
@@ -75,17 +58,36 @@ static const char *run(const char *request, const int *fds, size_t n_fds) {
 	return found;
 }
 
-static void check_result(int fd) {
-	struct stat result;
-	void *map;
+static void seal(int fd) {
+	if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE))
+		abort();
+}
 
-	if (fstat(fd, &result) || !result.st_size)
+/* Runs the stages one after the other; `common` is what their requests have in common. */
+static void run_stages(const char *common, const int *fds, size_t n_fds) {
+	char request[2048];
+
+	snprintf(request, sizeof(request), "{%s,\"stage\":\"extract\",\"output\":3}", common);
+	if (strcmp(run(request, fds, n_fds), "text"))
+		return;
+	seal(fds[3]);
+	snprintf(request, sizeof(request), "{%s,\"stage\":\"check\",\"text\":3}", common);
+	if (strcmp(run(request, fds, n_fds), "text"))
 		abort();
-	map = mmap(NULL, (size_t)result.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-	if (map == MAP_FAILED)
+	snprintf(request, sizeof(request),
+		 "{%s,\"stage\":\"edit\",\"text\":3,\"output\":4,\"instructions\":5}", common);
+	if (strcmp(run(request, fds, n_fds), "text"))
+		return;
+	seal(fds[4]);
+	snprintf(request, sizeof(request),
+		 "{%s,\"stage\":\"check_edited\",\"text\":4,\"isa\":999,\"target\":999}", common);
+	if (strcmp(run(request, fds, n_fds), "text"))
 		abort();
-	check_image(map, (size_t)result.st_size);
-	munmap(map, (size_t)result.st_size);
+	snprintf(request, sizeof(request),
+		 "{%s,\"stage\":\"build\",\"text\":4,\"isa\":999,\"target\":999,\"output\":1}",
+		 common);
+	if (strcmp(run(request, fds, n_fds), "own"))
+		abort();
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
@@ -100,15 +102,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 		"\"point\":\"line\",\"file\":\"x.cu\",\"line\":1",
 	};
 	const size_t n_points = sizeof(points) / sizeof(*points);
-	char common[512], request[2048], attachments[1024] = "";
-	const char *twin;
-	bool replaced;
-	int fds[5];
+	char common[512], request[1800], attachments[1024] = "";
+	int fds[6];
 
 	if (size < 2)
 		return 0;
 	snprintf(common, sizeof(common),
-		 "\"job\":\"image\",\"id\":1,\"kind\":\"%s\",\"input\":0,\"output\":1,"
+		 "\"job\":\"image\",\"id\":1,\"kind\":\"%s\",\"input\":0,"
 		 "\"capability\":%d,\"image\":1,\"stubs\":[\"stub\"],\"call\":%s,"
 		 "\"programs\":[{\"name\":\"p\",\"fd\":2,\"isa\":63,\"target\":52,\"context\":[8,"
 		 "64]}]",
@@ -127,29 +127,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 	fds[0] = make_memfd(data + 1, size - 1, true);
 	fds[1] = make_memfd("", 0, false);
 	fds[2] = make_memfd(probe, sizeof(probe) - 1, true);
-	fds[3] = make_memfd("", 0, false);
-	fds[4] = make_memfd("", 0, false);
-	snprintf(request, sizeof(request),
-		 "{%s,\"flags\":0,\"attachments\":[%s],\"text_output\":3,\"instructions\":4}",
-		 common, attachments);
-	replaced = !strcmp(run(request, fds, 5), "replaced");
-	if (replaced) {
-		check_result(fds[1]);
-		if (fcntl(fds[3], F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE))
-			abort();
-		snprintf(request, sizeof(request),
-			 "{%s,\"flags\":0,\"attachments\":[],\"stage\":\"check\",\"text\":3,"
-			 "\"isa\":999}",
-			 common);
-		if (strcmp(run(request, fds, 5), "text"))
-			abort();
-	}
-	snprintf(request, sizeof(request), "{%s,\"flags\":4,\"attachments\":[%s]}", common,
+	for (int i = 3; i < 6; i++)
+		fds[i] = make_memfd("", 0, false);
+	snprintf(request, sizeof(request), "%s,\"attachments\":[%s]", common, attachments);
+	run_stages(request, fds, 6);
+	snprintf(request, sizeof(request), "{%s,\"attachments\":[%s],\"output\":1}", common,
 		 attachments);
-	twin = run(request, fds, 3);
-	if (!strcmp(twin, "replaced") || (replaced && strcmp(twin, "own")))
+	if (!strcmp(run(request, fds, 6), "made"))
 		abort();
-	for (int i = 0; i < 5; i++)
+	for (int i = 0; i < 6; i++)
 		close(fds[i]);
 	return 0;
 }

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/worker/sass/address.h"
+#include "daemon/worker/sass/data.h"
 #include "daemon/worker/sass/kernel.h"
 #include "daemon/worker/sass/rewrite.h"
 
@@ -34,17 +36,52 @@ static void rewrite(const uint8_t *data, size_t size, const char *name,
 	struct sass_refusal refusal;
 	struct sass_cubin cubin;
 	struct sass_twin twin;
+	uint8_t *written = NULL;
+	size_t written_size;
+	int r;
 
-	if (sass_rewrite(&twin, data, size, &request, &refusal))
+	if (sass_cubin_init(&cubin, data, size, &refusal))
 		return;
-	if (sass_cubin_init(&cubin, twin.cubin, twin.size, &refusal))
+	r = sass_rewrite(&twin, &cubin, &request, &refusal);
+	if (!r && sass_cubin_write(&cubin, &written, &written_size))
+		abort();
+	sass_cubin_deinit(&cubin);
+	if (r)
+		return;
+	if (sass_cubin_init(&cubin, written, written_size, &refusal))
 		abort();
 	/* Its first instruction is a branch now. */
 	if (sass_kernel_init(&kernel, &cubin, name, &refusal) != SASS_REFUSED ||
 	    strncmp(refusal.text, "an unknown first instruction at 0x0 ", 36))
 		abort();
 	sass_cubin_deinit(&cubin);
-	sass_twin_deinit(&twin);
+	free(written);
+}
+
+/* The addresses that a kernel has, and its data put into itself. */
+static void link_data(const uint8_t *data, size_t size, const char *name) {
+	struct sass_cubin cubin, probes;
+	struct sass_slots slots = {};
+	struct sass_refusal refusal;
+	struct sass_kernel kernel;
+	struct sass_bases bases;
+	uint8_t *written = NULL;
+
+	if (sass_cubin_init(&cubin, data, size, &refusal))
+		return;
+	if (!sass_kernel_init(&kernel, &cubin, name, &refusal)) {
+		sass_slots_add(&slots, &cubin, &kernel, &refusal);
+		sass_kernel_deinit(&kernel);
+	}
+	if (!sass_cubin_init(&probes, data, size, &refusal)) {
+		sass_data_add(&cubin, &probes, &bases, &refusal);
+		sass_cubin_deinit(&probes);
+	}
+	if (sass_slots_drop(&slots, &cubin) || sass_cubin_write(&cubin, &written, &size))
+		abort();
+	free(written);
+	sass_slots_deinit(&slots);
+	sass_cubin_deinit(&cubin);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
@@ -53,7 +90,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 		.code = (uint8_t *)(uintptr_t)counter,
 		.size = sizeof(counter),
 		.registers = 10,
-		.block = 8,
+		.parameters = 8,
 		.pairs = { 7 },
 		.uniform_quads = 2,
 		.scoreboards = 3,
@@ -65,13 +102,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 	Elf64_Sym symbol;
 	const char *name;
 
-	if (!sass_probe_init(&other, data, size, "probe", &refusal))
-		sass_probe_deinit(&other);
 	if (sass_cubin_init(&cubin, data, size, &refusal))
 		return 0;
+	if (!sass_probe_init(&other, &cubin, "probe", &refusal))
+		sass_probe_deinit(&other);
 	for (uint64_t i = 0; i < 64 && sass_cubin_symbol(&cubin, i, &symbol, &name); i++)
-		if (name && (symbol.st_other & SASS_STO_ENTRY))
+		if (name && (symbol.st_other & SASS_STO_ENTRY)) {
 			rewrite(data, size, name, &probe);
+			link_data(data, size, name);
+		}
 	sass_cubin_deinit(&cubin);
 	return 0;
 }

@@ -26,7 +26,7 @@
 #include <unistd.h>
 
 #include "shim/module/arm.h"
-#include "shim/driver/driver.h"
+#include "shim/driver/test-double.h"
 #include "shim/module/image.h"
 #include "shim/interest/interest-lock.h"
 #include "shim/interest/interest-page.h"
@@ -179,44 +179,35 @@ static driver_result get_nothing(driver_handle *handle) {
 	return DRIVER_ERROR_NOT_FOUND;
 }
 
-bool driver_is_in_use(void) {
-	return true;
-}
+const struct double_function double_functions[] = {
+	{ "cuCtxGetCurrent", get_handle },
+	{ "cuCtxSetCurrent", set_handle },
+	{ "cuCtxGetDevice", get_int },
+	{ "cuCtxSynchronize", no_arguments },
+	{ "cuDeviceGet", device_get },
+	{ "cuDeviceGetAttribute", get_attribute },
+	{ "cuDriverGetVersion", get_int },
+	{ "cuDevicePrimaryCtxGetState", primary_state },
+	{ "cuDevicePrimaryCtxRetain", primary_retain },
+	{ "cuDevicePrimaryCtxRelease_v2", primary_release },
+	{ "cuMemAlloc_v2", allocate },
+	{ "cuMemFree_v2", release },
+	{ "cuMemHostRegister_v2", host_register },
+	{ "cuMemHostUnregister", host_unregister },
+	{ "cuMemHostGetDevicePointer_v2", host_pointer },
+	{ "cuMemcpyHtoDAsync_v2", to_device },
+	{ "cuMemcpyDtoHAsync_v2", to_host },
+	{ "cuModuleGetFunction", get_nothing },
+	{ "cuModuleGetGlobal_v2", get_global },
+	{ "cuLibraryGetGlobal", get_global },
+	{ "cuStreamCreate", stream_create },
+	{ "cuStreamDestroy_v2", stream_synchronize },
+	{ "cuStreamSynchronize", stream_synchronize },
+	{ "cuThreadExchangeStreamCaptureMode", get_int },
+	{},
+};
 
-void *driver_symbol(const char *name) {
-	static const struct {
-		const char *name;
-		void *function;
-	} functions[] = {
-		{ "cuCtxGetCurrent", get_handle },
-		{ "cuCtxSetCurrent", set_handle },
-		{ "cuCtxGetDevice", get_int },
-		{ "cuCtxSynchronize", no_arguments },
-		{ "cuDeviceGet", device_get },
-		{ "cuDeviceGetAttribute", get_attribute },
-		{ "cuDriverGetVersion", get_int },
-		{ "cuDevicePrimaryCtxGetState", primary_state },
-		{ "cuDevicePrimaryCtxRetain", primary_retain },
-		{ "cuDevicePrimaryCtxRelease_v2", primary_release },
-		{ "cuMemAlloc_v2", allocate },
-		{ "cuMemFree_v2", release },
-		{ "cuMemHostRegister_v2", host_register },
-		{ "cuMemHostUnregister", host_unregister },
-		{ "cuMemHostGetDevicePointer_v2", host_pointer },
-		{ "cuMemcpyHtoDAsync_v2", to_device },
-		{ "cuMemcpyDtoHAsync_v2", to_host },
-		{ "cuModuleGetFunction", get_nothing },
-		{ "cuModuleGetGlobal_v2", get_global },
-		{ "cuLibraryGetGlobal", get_global },
-		{ "cuStreamCreate", stream_create },
-		{ "cuStreamDestroy_v2", stream_synchronize },
-		{ "cuStreamSynchronize", stream_synchronize },
-		{ "cuThreadExchangeStreamCaptureMode", get_int },
-	};
-
-	for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++)
-		if (!strcmp(functions[i].name, name))
-			return functions[i].function;
+void *double_lacks(const char *name) {
 #define X(field, symbol, arguments) \
 	if (!strcmp(symbol, name))  \
 		return NULL;

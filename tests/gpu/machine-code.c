@@ -68,9 +68,16 @@ static const struct shape shapes[] = { { 1, 32 }, { 61, 77 }, { 130, 96 }, { 256
 
 #define N_SHAPES (sizeof(shapes) / sizeof(*shapes))
 
+struct made {
+	struct sass_twin twin;
+	uint8_t *cubin;
+	size_t size;
+};
+
 struct world {
+	struct sass_cubin probe_cubin;
 	struct sass_probe probe;
-	struct sass_twin twins[N_TESTS][BOTH + 1];
+	struct made twins[N_TESTS][BOTH + 1];
 	CUdeviceptr out, in, counters;
 	uint64_t *host_counters;
 	uint8_t *results[2];
@@ -102,12 +109,20 @@ static void make_twin(struct world *world, size_t test, enum places places, cons
 		.entry = places & ENTRY ? &world->probe : NULL,
 		.exit = places & EXIT ? &world->probe : NULL,
 	};
-	struct sass_twin *twin = &world->twins[test][places];
+	struct made *made = &world->twins[test][places];
+	const struct sass_twin *twin = &made->twin;
 	struct sass_refusal refusal;
+	struct sass_cubin cubin;
 	const double begin = now();
 	char path[4096];
-	const int r = sass_rewrite(twin, kernels_cubin, size_of(kernels_cubin), &request, &refusal);
+	int r = sass_cubin_init(&cubin, kernels_cubin, size_of(kernels_cubin), &refusal);
 
+	if (!r) {
+		r = sass_rewrite(&made->twin, &cubin, &request, &refusal);
+		if (!r)
+			r = sass_cubin_write(&cubin, &made->cubin, &made->size);
+		sass_cubin_deinit(&cubin);
+	}
 	if (r) {
 		printf("%s %s: no twin: %s\n", request.kernel, place_names[places],
 		       r < 0 ? strerror(-r) : refusal.text);
@@ -120,14 +135,15 @@ static void make_twin(struct world *world, size_t test, enum places places, cons
 	if (!folder)
 		return;
 	snprintf(path, sizeof(path), "%s/%s-%s.cubin", folder, request.kernel, place_names[places]);
-	driver_dump(path, twin->cubin, twin->size);
+	driver_dump(path, made->cubin, made->size);
 }
 
 static void make_twins(struct world *world, const char *folder) {
 	struct sass_refusal refusal;
-	const int r = sass_probe_init(&world->probe, probe_cubin, size_of(probe_cubin), "probe",
-				      &refusal);
+	int r = sass_cubin_init(&world->probe_cubin, probe_cubin, size_of(probe_cubin), &refusal);
 
+	if (!r)
+		r = sass_probe_init(&world->probe, &world->probe_cubin, "probe", &refusal);
 	if (r) {
 		printf("the probe: %s\n", r < 0 ? strerror(-r) : refusal.text);
 		exit(1);

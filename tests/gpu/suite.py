@@ -336,6 +336,66 @@ print(loss.item(), w.grad.double().sum().item(), f(x).double().sum().item(), x.f
         times = re.findall(r"vectorAdd (\d+) threads (\w+): ([\d.]+) us, x([\d.]+)", result.stdout)
         self.benchmarks["machine_code"] = {f"{threads} {name}": {"us": float(time), "ratio": float(ratio)} for threads, name, time, ratio in times}
 
+    def machine_code(self, program, kernel, *arguments):
+        """What a program prints and how many threads are counted, at entries, at ways out, and by blocks: in machine code, through the whole product."""
+        with Session(self, "--engine=auto") as session:
+            session.attach("counter", kernel)
+            session.attach("counter", kernel, "--point", "return")
+            session.attach("kernel_counter", kernel)
+            output = session.run_probed(program, *arguments)
+            outcomes = session.json("why")["outcomes"]
+            counts = [session.read(info["id"]) for info in session.json("map", "list")["maps"]]
+        probed = {outcome["engine"] for outcome in outcomes if outcome["outcome"] == "probed"}
+        for outcome in outcomes:
+            if outcome["outcome"] != "probed":
+                print(f"      {outcome['outcome']}: {outcome['demangled'] or outcome['kernel']}: {outcome['reason']}", flush=True)
+        expect(f"{program.name}: how it is probed", probed, {"machine code"})
+        return output, counts
+
+    def test_machine_code_counts(self):
+        """A program without PTX, by twins from its machine code."""
+        for threads, block in SHAPES:
+            output, counts = self.machine_code(self.program("vec_add_sass"), "vectorAdd", "--threads", threads, "--block", block, "--launches", 3)
+            expect(f"{threads}/{block}: threads the program says", expected(output), threads * 3)
+            expect(f"{threads}/{block}: entry, return, blocks", counts, 3 * [threads * 3])
+        for how in "graph", "capture", "threads":
+            output, counts = self.machine_code(self.program("vec_add_sass"), "vectorAdd", "--threads", 65536, "--launches", 10, "--how", how)
+            expect(f"{how}: entry, return, blocks", counts, 3 * [expected(output)])
+        with Session(self, "--engine=ptx") as session:
+            session.attach()
+            session.run(self.program("vec_add_sass"), "--threads", 1024)
+            expect("with --engine=ptx", session.read(), 0)
+
+    def test_machine_code_live(self):
+        """Attached to a program without PTX that runs, and detached."""
+        threads = 65536
+        with Session(self, "--engine=auto") as session, Worker(self, [self.program("live"), threads], session) as worker:
+            worker.ask("add 10")
+            attached = session.attach()
+            deadline = time.monotonic() + 20
+            while not session.read() and time.monotonic() < deadline:
+                worker.ask("add 1")
+            before = session.read()
+            worker.ask("add 10")
+            worker.ask("mul 10")
+            expect("threads of ten launches", session.read() - before, 10 * threads)
+            engines = {outcome["engine"] for outcome in session.json("why")["outcomes"] if outcome["outcome"] == "probed"}
+            expect("how it is probed", engines, {"machine code"})
+            session.ctl("detach", *attached)
+            worker.ask("add 10")
+
+    def test_machine_code_cublas(self):
+        """A library without PTX for this GPU: the same results to the bit, as many threads leave as enter."""
+        program = self.program("libraries-cublas")
+        if not program.exists():
+            raise Skipped("no libraries-cublas (ninja gpu-programs)")
+        bare = subprocess.run([program], capture_output=True, text=True, timeout=300, check=True).stdout
+        output, counts = self.machine_code(program, "*")
+        expect("results", output, bare)
+        expect("threads at entry, at return, by blocks", counts, 3 * [counts[0]])
+        if not counts[0]:
+            raise AssertionError("nothing was counted")
+
     def test_live(self):
         """Attaching to what runs, and detaching, on both engines."""
         self.script("live", TOP / "tests/e2e/test-live.py", self.build)
@@ -347,6 +407,10 @@ print(loss.item(), w.grad.double().sum().item(), f(x).double().sum().item(), x.f
     def test_launch(self):
         """Launches have names: 1,000 each in two streams at once, and every way to give arguments."""
         self.script("launch", TOP / "tests/e2e/test-launch.py", self.build)
+
+    def test_thread(self):
+        """Variables of a thread: in registers what is in memory, too."""
+        self.script("thread", TOP / "tests/e2e/test-thread.py", self.build)
 
     def test_twin_fit(self):
         """Which twin is launched: barriers of kernels, cooperative launches, attributes, contexts."""

@@ -43,14 +43,15 @@ static void note_time(struct trace_stream *stream, uint64_t time) {
 		stream->state.newest = time;
 }
 
-static int read_record(struct trace_stream *stream, const struct trace_record *record) {
-	stream->state.records++;
-	if (!stream->state.started)
-		return read_start(stream, record);
-	if (!trace_record_is_whole(record)) {
-		stream->state.damaged++;
-		return 0;
-	}
+static void count_lost(struct trace_stream *stream, const struct trace_record *record) {
+	const uint64_t n = ((const struct trace_lost *)record)->count;
+
+	*(record->flags & TRACE_LOST_ENDS ? &stream->state.unknown_ends : &stream->state.lost) += n;
+	stream->state.calls += record->source == TRACE_SOURCE_SHIM ? n : 0;
+}
+
+/* Takes note of a record. Whether it is to be put in order. */
+static bool note_record(struct trace_stream *stream, const struct trace_record *record) {
 	switch (record->type) {
 	case TRACE_PROCESS:
 		stream->state.processes +=
@@ -71,21 +72,16 @@ static int read_record(struct trace_stream *stream, const struct trace_record *r
 		stream->state.events++;
 		break;
 	case TRACE_LOST:
-		*(record->flags & TRACE_LOST_ENDS ? &stream->state.unknown_ends
-						  : &stream->state.lost) +=
-			((const struct trace_lost *)record)->count;
-		stream->state.calls += record->source == TRACE_SOURCE_SHIM
-					       ? ((const struct trace_lost *)record)->count
-					       : 0;
+		count_lost(stream, record);
 		break;
 	case TRACE_STOP:
 		stream->state.stopped = true;
-		return 0;
+		return false;
 	case TRACE_CTXSW:
 		/* of a GPU that was watched before the trace began */
 		if (((const struct trace_ctxsw *)record)->end <=
 		    trace_decoder_about(stream->decoder)->monotonic)
-			return 0;
+			return false;
 		stream->state.contexts++;
 		stream->state.events++;
 		break;
@@ -98,12 +94,23 @@ static int read_record(struct trace_stream *stream, const struct trace_record *r
 	case TRACE_COUNTS:
 		stream->state.events += ((const struct trace_counts *)record)->calls;
 		stream->state.calls += ((const struct trace_counts *)record)->calls;
-		if (!stream->options.counts)
-			return 0;
-		break;
+		return stream->options.counts;
 	default:
+		return false;
+	}
+	return true;
+}
+
+static int read_record(struct trace_stream *stream, const struct trace_record *record) {
+	stream->state.records++;
+	if (!stream->state.started)
+		return read_start(stream, record);
+	if (!trace_record_is_whole(record)) {
+		stream->state.damaged++;
 		return 0;
 	}
+	if (!note_record(stream, record))
+		return 0;
 	return stream->options.take ? trace_order_add(stream->order, stream->block, record,
 						      stream->state.records)
 				    : 0;

@@ -166,6 +166,8 @@ static int attach_check_program(const struct attach *attach, size_t i, struct gp
 					      attach->linked->programs[choice->program].context,
 					      program->context[k]);
 	r = compiled_check_context(program, name, section->point, error);
+	if (!r)
+		r = compiled_check_thread(program, name, section, error);
 	if (r)
 		return r;
 	compiled_check_patch(program, section, attach->wish.spaces ?: POINT_SPACES_DEFAULT);
@@ -290,6 +292,7 @@ static int attach_compile_request(struct attach *attach, struct worker_task *tas
 	}
 	if (r == 0) {
 		json_add(job, "btf", json_object_get(json_object_object_get(described, "btf")));
+		json_add_int(job, "thread", attach->linked->thread);
 		json_add(job, JOB_KEY_MAPS, json_object_get(maps));
 		json_add(job, JOB_KEY_PROGRAMS, json_object_get(chosen));
 	}

@@ -110,7 +110,7 @@ int compiled_check_context(const struct gpu_program *program, const char *name,
 	const uint32_t size = point_contexts[point_context_of(point)].size;
 
 	for (size_t i = 0; i < program->n_context; i++)
-		if (program->context[i] >= size) {
+		if (program->context[i] >= size && !point_is_thread(program->context[i])) {
 			snprintf(error, COMPILED_ERROR_SIZE,
 				 "program %s reads byte %d of its context: %s it has %u bytes",
 				 name, program->context[i],
@@ -118,6 +118,17 @@ int compiled_check_context(const struct gpu_program *program, const char *name,
 			return COMPILED_E_INVALID;
 		}
 	return 0;
+}
+
+int compiled_check_thread(const struct gpu_program *program, const char *name,
+			  const struct section *section, char error[static COMPILED_ERROR_SIZE]) {
+	if (!section->device_function || !gpu_program_words(program))
+		return 0;
+	snprintf(error, COMPILED_ERROR_SIZE,
+		 "program %s uses variables of a thread (.thread), which kernels keep and device "
+		 "functions do not have: attach it to a kernel",
+		 name);
+	return COMPILED_E_INVALID;
 }
 
 /* The program has no patch form, for this reason. */

@@ -61,6 +61,10 @@ struct compiled *compiled_free(struct compiled *compiled);
 int compiled_check_context(const struct gpu_program *program, const char *name,
 			   enum point_kind point, char error[static COMPILED_ERROR_SIZE]);
 
+/* Whether its variables of a thread can be where it stands. As above. */
+int compiled_check_thread(const struct gpu_program *program, const char *name,
+			  const struct section *section, char error[static COMPILED_ERROR_SIZE]);
+
 /* The same for the sanitizer engine, which knows less; the program has no patch form any more if it
  * reads what is not there, and says why. */
 void compiled_check_patch(struct gpu_program *program, const struct section *section,

@@ -26,7 +26,6 @@ void attach_detach(struct attach_context *context, struct attachment *attachment
 	map_exports_sweep(context->exports, context->image->registry);
 	image_cache_forget(&context->image->images, id);
 	plan_images_forget(&context->image->plans, id);
-	client_retire(context->client, id);
 	registry_announce(context->image->registry, context->interest);
 	plan_prepare_again(context->image);
 }

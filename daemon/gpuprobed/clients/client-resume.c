@@ -74,7 +74,7 @@ static int client_resume_result(const struct client_context *context, const stru
 	maps.n = maps.n_objects = 0;
 	if (image_result_new(&result) < 0)
 		return -ENOMEM;
-	result->replaced = true;
+	result->made = true;
 	result->plan = resume->plan;
 	result->attachments = calloc(resume->n_attachments, sizeof(result->attachments[0]));
 	result->slots = calloc(n_maps ? n_maps : 1, sizeof(result->slots[0]));

@@ -231,48 +231,6 @@ void client_disarm(struct client_context *context, const struct object *object, 
 	}
 }
 
-/* Tells a process of the modules that it does not know of yet, as many as its connection (NULL:
- * there is none yet) takes now. */
-static void client_send_retirements(struct client_context *context, const struct process *process,
-				    struct shim_connection *connection) {
-	struct module *module;
-
-	LIST_FOREACH(module, &process->modules, link) {
-		union wire_message message = { .header = { .type = WIRE_RETIRE } };
-
-		if (!module->retiring || !connection)
-			continue;
-		message.retire.module_id = module->id;
-		message.header.sequence = ++context->last_sequence;
-		if (shim_connection_send(connection, &message, -1) < 0)
-			return; /* it has not taken the others yet: when it says something */
-		module->retiring = false;
-	}
-}
-
-void client_retire(struct client_context *context, uint64_t attachment) {
-	const struct process *process;
-	struct module *module;
-
-	LIST_FOREACH(process, &context->image->processes->list, link) {
-		LIST_FOREACH(module, &process->modules, link)
-			if (!module->result->plan &&
-			    image_result_applies(module->result, attachment) &&
-			    !image_result_wanted(context->image->registry, module->result))
-				module->retiring = true;
-		client_send_retirements(context, process, process_mirror(process));
-	}
-}
-
-void client_retire_all(struct client_context *context, struct process *process) {
-	struct module *module;
-
-	LIST_FOREACH(module, &process->modules, link)
-		if (!module->result->plan)
-			module->retiring = true;
-	client_send_retirements(context, process, process_mirror(process));
-}
-
 /* ---- folding ---- */
 
 static void client_folding_closed(uv_handle_t *handle) {
@@ -368,10 +326,8 @@ static int client_on_hello(struct shim_connection *connection, const struct wire
 	client->connection = connection;
 	connection->userdata = client;
 	client_welcome(context, client->process, connection, hello->header.sequence);
-	if (hello->role == WIRE_ROLE_MIRROR) {
+	if (hello->role == WIRE_ROLE_MIRROR)
 		client_sync_connected(context, client->process, connection);
-		client_send_retirements(context, client->process, connection);
-	}
 	return 0;
 }
 
@@ -685,9 +641,6 @@ static int client_on_message(struct shim_connection *connection, const union wir
 		if (!module)
 			return 0;
 		module->armed = true;
-		if (module->retiring)
-			client_send_retirements(context, client->process,
-						process_mirror(client->process));
 		image_answer_armed(context->image, client->process, module->result);
 		return 0;
 	case WIRE_UNLOAD:
@@ -700,7 +653,6 @@ static int client_on_message(struct shim_connection *connection, const union wir
 		return 0;
 	case WIRE_SYNCED:
 		client_sync_answered(context, connection, message->header.sequence, false);
-		client_send_retirements(context, client->process, process_mirror(client->process));
 		return 0;
 	}
 	return -EPROTO;

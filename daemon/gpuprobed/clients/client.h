@@ -57,14 +57,8 @@ void client_fold_gone(struct client_context *context);
  * it is freed. */
 void client_process_gone(struct process *process, void *userdata);
 
-/* Tells processes that an attachment which is gone was the last of some of their modules. */
-void client_retire(struct client_context *context, uint64_t attachment);
-
 /* Tells processes that copy maps how often they do so now. */
 void client_welcome_mirrors(struct client_context *context);
-
-/* Tells a process that none of its modules is probed any more. */
-void client_retire_all(struct client_context *context, struct process *process);
 
 /* Tells all processes that use them to stop using these maps of the object: bit i is
  * object->maps[i]. */

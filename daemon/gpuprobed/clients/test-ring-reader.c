@@ -6,6 +6,8 @@
 
 #include "lib/base64.h"
 #include "lib/json.h"
+#include "lib/varlink/varlink-json.h"
+#include "proto/client-ring.h"
 #include "proto/log-record.h"
 #include "proto/ring-reply.h"
 
@@ -109,17 +111,11 @@ static void test_drain(void **state) {
 	process_stop(&processes[1]);
 }
 
-/* The same in batches, with `more` and without. */
-static size_t read_batches(const struct varlink_reply *reply, bool *seen) {
-	json_object *text = json_member(reply->parameters, "batches");
-	unsigned char *bytes, *at;
-	size_t n_bytes, n = 0;
+/* Each record of batches once. */
+static size_t see_batches(const unsigned char *bytes, size_t n_bytes, bool *seen) {
+	const unsigned char *at;
+	size_t n = 0;
 
-	assert_non_null(text);
-	assert_int_equal(n_of(reply, "records"), 0);
-	assert_int_equal(base64_decode(json_object_get_string(text),
-				       (size_t)json_object_get_string_len(text), &bytes, &n_bytes),
-			 0);
 	for (at = bytes; at < bytes + n_bytes;) {
 		struct ring_reply_batch batch;
 
@@ -140,6 +136,21 @@ static size_t read_batches(const struct varlink_reply *reply, bool *seen) {
 		}
 	}
 	assert_ptr_equal(at, bytes + n_bytes);
+	return n;
+}
+
+/* The same in batches, with `more` and without. */
+static size_t read_batches(const struct varlink_reply *reply, bool *seen) {
+	json_object *text = json_member(reply->parameters, "batches");
+	unsigned char *bytes;
+	size_t n_bytes, n;
+
+	assert_non_null(text);
+	assert_int_equal(n_of(reply, "records"), 0);
+	assert_int_equal(base64_decode(json_object_get_string(text),
+				       (size_t)json_object_get_string_len(text), &bytes, &n_bytes),
+			 0);
+	n = see_batches(bytes, n_bytes, seen);
 	free(bytes);
 	return n;
 }
@@ -186,6 +197,123 @@ static void test_raw(void **state) {
 	}
 	assert_int_equal(n_seen, n);
 	varlink_client_free(client);
+	process_stop(&process);
+}
+
+/* A client that has the daemon's memory. */
+struct memory_client {
+	struct varlink_client *client;
+	struct client_ring *ring;
+	size_t size;
+	uint64_t end;
+	bool *seen;
+	size_t n_seen;
+};
+
+/* Takes a reply; what is in the memory is copied, since it may go around its end. Returns whether
+ * it continues. */
+static bool take_memory(struct memory_client *client) {
+	static unsigned char bytes[4 << 20];
+	struct varlink_reply reply;
+	uint64_t end;
+	size_t n = 0;
+	bool continues;
+	int fd;
+
+	next(client->client, &reply);
+	continues = reply.continues;
+	if (json_member(reply.parameters, "descriptor")) {
+		fd = varlink_client_take_descriptor(client->client);
+		client->size = (size_t)json_int_of(reply.parameters, "descriptor");
+		client->ring = mmap(NULL, sizeof(*client->ring) + client->size,
+				    PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+		assert_ptr_not_equal(client->ring, MAP_FAILED);
+		assert_int_equal(ftruncate(fd, 0), -1); /* the daemon writes there */
+		close(fd);
+	}
+	if (json_member(reply.parameters, "batches"))
+		client->n_seen += read_batches(&reply, client->seen);
+	end = json_member(reply.parameters, "end") ? (uint64_t)json_int_of(reply.parameters, "end")
+						   : client->end;
+	assert_true(end - client->end <= client->size && end - client->end <= sizeof(bytes));
+	for (; client->end < end; client->end++)
+		bytes[n++] = client->ring->data[client->end & (client->size - 1)];
+	client->n_seen += see_batches(bytes, n, client->seen);
+	varlink_reply_deinit(&reply);
+	return continues;
+}
+
+static struct memory_client ask_memory(bool *seen) {
+	struct memory_client client = { .client = connected(), .seen = seen };
+
+	assert_int_equal(varlink_client_call_more(
+				 client.client, "io.gpuprobe.control.ReadRing",
+				 varlink_json_pack("map", json_object_new_string("events"), "raw",
+						   json_object_new_boolean(true), "descriptor",
+						   json_object_new_boolean(true), NULL)),
+			 0);
+	return client;
+}
+
+/* Through memory: all records, many times around. */
+static void test_memory(void **state) {
+	enum {
+		n = 960000
+	};
+	static bool seen[n];
+	struct map *map = map_made("events", UINT64_C(64) << 20);
+	struct memory_client client;
+	struct process_rings process;
+
+	process_start(&process, map, 1);
+	assert_int_equal(process_write(&process, 0, n), n);
+	client = ask_memory(seen);
+	while (take_memory(&client))
+		if (client.ring)
+			__atomic_store_n(&client.ring->consumed, client.end, __ATOMIC_RELEASE);
+	assert_int_equal(client.n_seen, n);
+	assert_true(client.end > 8 * client.size);
+	munmap(client.ring, sizeof(*client.ring) + client.size);
+	varlink_client_free(client.client);
+	process_stop(&process);
+}
+
+/* A client that says it needs nothing any more, or more than there was, gets nothing over what it
+ * reads; neither does one that says nothing. What it has not read, another one gets. */
+static void test_memory_misused(void **state) {
+	enum {
+		n = 96000
+	};
+	static bool seen[n], rest[n];
+	struct map *map = map_made("events", UINT64_C(64) << 20);
+	struct memory_client client, other;
+	struct process_rings process;
+
+	process_start(&process, map, 1);
+	assert_int_equal(process_write(&process, 0, n), n);
+	client = ask_memory(seen);
+	do
+		assert_true(take_memory(&client));
+	while (!client.ring);
+	while (varlink_client_wait(client.client, -1, 300) == 0)
+		assert_true(take_memory(&client));
+	assert_true(client.end <= client.size && client.n_seen < n);
+	client.ring->consumed = UINT64_MAX;
+	assert_int_equal(varlink_client_wait(client.client, -1, 300), VARLINK_CLIENT_E_AGAIN);
+	client.ring->consumed = client.end + 1;
+	assert_int_equal(varlink_client_wait(client.client, -1, 300), VARLINK_CLIENT_E_AGAIN);
+	munmap(client.ring, sizeof(*client.ring) + client.size);
+	varlink_client_free(client.client);
+	usleep(100000); /* it has noticed */
+	other = ask_memory(rest);
+	while (take_memory(&other))
+		if (other.ring)
+			__atomic_store_n(&other.ring->consumed, other.end, __ATOMIC_RELEASE);
+	assert_int_equal(client.n_seen + other.n_seen, n);
+	for (size_t i = 0; i < n; i++)
+		assert_true(seen[i] != rest[i]);
+	munmap(other.ring, sizeof(*other.ring) + other.size);
+	varlink_client_free(other.client);
 	process_stop(&process);
 }
 
@@ -539,6 +667,8 @@ int main(void) {
 		cmocka_unit_test_setup_teardown(test_drain, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_single, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_raw, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_memory, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_memory_misused, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_follow, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_refresh, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_ended, setup, teardown),

@@ -8,10 +8,13 @@
 
 #include "control.h"
 
+#include <bpf/btf.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/bpf/btf-check.h"
+#include "lib/bpf/thread-section.h"
 #include "lib/json.h"
 #include "proto/patch.h"
 
@@ -81,6 +84,30 @@ static json_object *control_patches_json(const struct control_context *context,
 	return array;
 }
 
+/* The variables of a thread that lie in these words, by the object's types. */
+static json_object *control_thread_json(const struct object *object, uint32_t words) {
+	json_object *array = json_object_new_array();
+	struct thread_variables variables;
+	char why[BTF_CHECK_ERROR_SIZE];
+	struct btf *btf;
+
+	if (!words || btf_open(&btf, object->btf, object->n_btf, why))
+		return array;
+	thread_variables_read(&variables, btf);
+	btf__free(btf);
+	for (size_t i = 0; i < variables.n; i++) {
+		const struct thread_variable *variable = &variables.variables[i];
+		bool used = false;
+
+		for (uint32_t word = 0; word < POINT_THREAD_WORDS; word++)
+			used = used || (words >> word & 1 && variable->offset < 8 * (word + 1) &&
+					variable->offset + variable->size > 8 * word);
+		if (used)
+			json_append_string(array, variable->name);
+	}
+	return array;
+}
+
 static json_object *control_program_json(const struct control_context *context,
 					 const struct attachment *attachment) {
 	json_object *json = json_object_new_object(), *maps = json_object_new_array();
@@ -97,6 +124,7 @@ static json_object *control_program_json(const struct control_context *context,
 		if (program->maps >> i & 1 && object->maps[i])
 			json_append_string(maps, object->maps[i]->spec.name);
 	json_add(json, "maps", maps);
+	json_add(json, "thread", control_thread_json(object, gpu_program_words(program)));
 	json_add_text(json, "sanitizer", program->patch_fd >= 0 ? "" : program->patch_reason);
 	json_add(json, "patches", control_patches_json(context, attachment));
 	return json;

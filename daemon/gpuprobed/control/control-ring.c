@@ -16,6 +16,7 @@
  * objects yields to the owner of an object: nobody can keep another user from reading.
  */
 
+#include "client-memory.h"
 #include "control.h"
 
 #include <errno.h>
@@ -37,8 +38,11 @@
 #define READER_RAW_SIZE(more)                                                       \
 	(((more) ? READER_CHUNK_BYTES : READER_SINGLE_BYTES + READER_CHUNK_BYTES) + \
 	 sizeof(struct ring_reply_batch) + RING_SCRATCH_SIZE)
+#define READER_MEMORY \
+	((size_t)1 << 20) /* for the client: bytes of records that it can lag behind */
 #define READER_BUDGET ((size_t)4 << 20) /* bytes of rings in one turn */
 #define LINE_COST 32 /* of a line that makes no sense, as bytes of text */
+#define READER_STALL_MS 10000 /* without room for the client: as the server's for replies */
 #define READER_PAUSE_MAX_MS 20
 #define READER_SYNC_MS 200 /* to wait for the last copy of the counters */
 #define READER_REFRESH_MS 1000 /* how old they get where nobody copies them periodically */
@@ -73,6 +77,8 @@ struct ring_reader {
 	struct varlink_json_list records;
 	unsigned char *raw; /* the same, as the client wants it; NULL: as records */
 	size_t n_raw; /* bytes in it */
+	struct client_memory memory; /* where they go, if the client wants that */
+	uint64_t stalled; /* since when there is no room in it, of uv_now(); 0: there is */
 	size_t n_bytes; /* of text in these or of raw, about */
 	size_t skip; /* instances; where to begin */
 	/* while it takes: */
@@ -266,8 +272,11 @@ static json_object *reader_reply(struct ring_reader *reader) {
 	if (!reader->log) {
 		if (map && !reader->started && place.object->btf)
 			control_add_base64(json, "btf", place.object->btf, place.object->n_btf);
-		if (reader->raw)
+		if (reader->n_raw && client_memory_room(&reader->memory) >= reader->n_raw)
+			client_memory_put(&reader->memory, reader->raw, reader->n_raw);
+		else if (reader->raw)
 			control_add_base64(json, "batches", reader->raw, reader->n_raw);
+		client_memory_tell(&reader->memory, json);
 		reader->n_raw = 0;
 		json_add_int(json, "btf_value_type", map ? map->spec.btf_value_type : 0);
 	}
@@ -356,6 +365,7 @@ static void reader_free(void *userdata) {
 	json_object_put(reader->lines);
 	varlink_json_list_deinit(&reader->records);
 	free(reader->raw);
+	client_memory_deinit(&reader->memory);
 	uv_close((uv_handle_t *)&reader->timer, reader_closed);
 }
 
@@ -433,6 +443,18 @@ static int reader_finish(struct ring_reader *reader) {
 	return VARLINK_PRODUCE_IDLE;
 }
 
+/* The client has to read first. One that does not is no reader, as one that reads no replies. */
+static int reader_stall(struct ring_reader *reader) {
+	const uint64_t now = uv_now(reader->context->image->loop);
+
+	reader->stalled = reader->stalled ?: now;
+	if (now - reader->stalled < READER_STALL_MS)
+		return reader_wait(reader, 1);
+	return control_work_end(&reader->work,
+				control_error_reason(reader->work.call, "Unavailable",
+						     "the client takes no records"));
+}
+
 /* A turn: takes records, and sends a reply if there is something to say. */
 static int reader_turn(struct varlink_call *call, void *userdata) {
 	struct ring_reader *reader = userdata;
@@ -443,6 +465,10 @@ static int reader_turn(struct varlink_call *call, void *userdata) {
 	if (reader->state == READER_LAST)
 		return control_work_end(&reader->work,
 					varlink_call_reply(call, reader_reply(reader)));
+	if (reader->memory.ring && reader->memory.fd < 0 &&
+	    client_memory_room(&reader->memory) < READER_RAW_SIZE(true))
+		return reader_stall(reader);
+	reader->stalled = 0;
 	r = reader_take(reader, READER_CHUNK_BYTES);
 	if (r == -ESTALE && reader->log)
 		return reader_finish(reader);
@@ -456,7 +482,7 @@ static int reader_turn(struct varlink_call *call, void *userdata) {
 	reader_refresh(reader);
 	if (reader->n_bytes || (reader->follow && reader_lost(reader) != reader->lost)) {
 		reader->pause_ms = 1;
-		r = varlink_call_continue(call, reader_reply(reader));
+		r = client_memory_continue(&reader->memory, call, reader_reply(reader));
 		return r < 0 || r == VARLINK_E_INVALID ? control_work_end(&reader->work, r)
 						       : VARLINK_PRODUCE_AGAIN;
 	}
@@ -499,6 +525,7 @@ static int reader_start(struct control_context *context, struct varlink_call *ca
 	reader->more = varlink_call_more(call);
 	reader->follow = reader->more && json_bool_of(parameters, "follow");
 	reader->pause_ms = 1;
+	reader->memory = CLIENT_MEMORY_NONE;
 	reader->last_instance = context->image->registry->last_instance;
 	reader->synced = uv_now(context->image->loop);
 	reader->lines = reader->log ? json_object_new_array() : NULL;
@@ -521,6 +548,9 @@ static int reader_start(struct control_context *context, struct varlink_call *ca
 	uv_timer_init(context->image->loop, &reader->timer);
 	reader->timer.data = reader;
 	reader_limit(reader);
+	if (reader->raw && reader->more && json_bool_of(parameters, "descriptor"))
+		client_memory_init(&reader->memory, call,
+				   READER_MEMORY); /* without, if it must be */
 	control_work_begin(&reader->work, call, reader_free);
 	control_work_run(&reader->work, reader->more ? varlink_call_stream : varlink_call_gather,
 			 reader_turn);

@@ -3,10 +3,10 @@
 /*
  * The methods Trace and ListHooks.
  *
- * Trace and ListHooks. A call of Trace is a session whose client takes chunks of records in base64
- * as fast as it reads; the session's timer wakes it. The client is not dropped for not reading (it
- * may be a pager that somebody looks at): its session loses records then, which is bounded and
- * counted.
+ * Trace and ListHooks. A call of Trace is a session whose client takes chunks of records, through
+ * memory or in base64, as fast as it reads; the session's timer wakes it. The client is not dropped
+ * for not reading (it may be a pager that somebody looks at): its session loses records then, which
+ * is bounded and counted.
  */
 
 #include <errno.h>
@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "lib/base64.h"
+#include "client-memory.h"
 #include "control.h"
 #include "lib/function.h"
 #include "lib/json.h"
@@ -30,6 +31,9 @@
 #define TRACE_PROBES_MAX 64
 #define TRACE_PROBE_SIZE 1024
 #define TRACE_PIDS_MAX 1024
+#define TRACE_MEMORY                                                                 \
+	((size_t)2 << 20) /* for the client: bytes of records that it can lag behind \
+			   */
 #define TRACE_THREAD_BUFFER_MIN 4096
 #define TRACE_THREAD_BUFFER_MAX (64 << 20)
 #define TRACE_THREAD_BUFFER_DEFAULT (1 << 20)
@@ -41,6 +45,7 @@ struct control_trace {
 	struct trace_session *session;
 	bool started; /* the first reply is out */
 	char *text; /* for base64 */
+	struct client_memory memory; /* where records go, if the client wants that */
 	uint32_t *pids;
 	const char **hooks, **probes;
 };
@@ -242,6 +247,7 @@ static void control_trace_free(void *userdata) {
 	free(trace->hooks);
 	free(trace->probes);
 	free(trace->text);
+	client_memory_deinit(&trace->memory);
 	free(trace);
 }
 
@@ -253,6 +259,11 @@ static json_object *control_trace_reply(struct control_trace *trace) {
 	size_t n, n_lines = trace_session_trouble(trace->session, &lines);
 
 	n = trace_session_take(trace->session, &records);
+	if (n && client_memory_room(&trace->memory) >= n) {
+		client_memory_put(&trace->memory, records, n);
+		n = 0;
+	}
+	client_memory_tell(&trace->memory, json);
 	base64_encode(trace->text, records, n);
 	json_add(json, "records",
 		 json_object_new_string_len(trace->text, (int)base64_encoded_size(n) - 1));
@@ -281,7 +292,7 @@ static int control_trace_turn(struct varlink_call *call, void *userdata) {
 			json_add_text(json, "notice", "the daemon is stopped or restarted");
 		return control_work_end(&trace->work, varlink_call_reply(call, json));
 	}
-	r = varlink_call_continue(call, json);
+	r = client_memory_continue(&trace->memory, call, json);
 	if (r)
 		return control_work_end(&trace->work, r);
 	/* replies that are not full wait for the session's timer */
@@ -339,6 +350,7 @@ int control_trace(struct varlink_call *call, json_object *parameters, void *user
 	trace = calloc(1, sizeof(*trace));
 	if (!trace)
 		return -ENOMEM;
+	trace->memory = CLIENT_MEMORY_NONE;
 	control_work_begin(&trace->work, call, control_trace_free);
 	trace->table = context->client->traces;
 	trace->text = malloc(base64_encoded_size(TRACE_CHUNK_SIZE));
@@ -365,6 +377,8 @@ int control_trace(struct varlink_call *call, json_object *parameters, void *user
 	if (config.options.all_users || log_limit_may(context->trace_lines, config.options.caller))
 		log_info(TRACE_BEGAN " uid %u", (unsigned)config.options.caller);
 	varlink_call_be_patient(call);
+	if (json_bool_of(parameters, "descriptor"))
+		client_memory_init(&trace->memory, call, TRACE_MEMORY); /* without, if it must be */
 	control_work_run(&trace->work, varlink_call_stream, control_trace_turn);
 	return 0;
 }

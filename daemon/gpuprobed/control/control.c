@@ -379,9 +379,29 @@ static bool control_find_process(struct filter *filter) {
 	return true;
 }
 
+/* Starts what is asked for: options without a fault. */
+static int control_attach_begin(struct control_context *context, struct varlink_call *call,
+				const struct attach_options *options) {
+	struct control_attach *attaching = calloc(1, sizeof(*attaching));
+	int r;
+
+	r = attaching ? attach_new(&attaching->attach, context->attach, options,
+				   control_attach_done, attaching)
+		      : -ENOMEM;
+	if (r) {
+		free(attaching);
+		return r == ATTACH_E_LIMIT
+			       ? control_error_limit(call, "attaches of one user in work",
+						     options->max)
+			       : r;
+	}
+	attaching->context = context;
+	control_work_begin(&attaching->work, call, control_attach_free);
+	return 0;
+}
+
 static int control_attach(struct varlink_call *call, json_object *parameters, void *userdata) {
 	struct control_context *context = userdata;
-	struct control_attach *attaching;
 	struct attach_options options = {};
 	json_object *object = json_member(parameters, "object");
 	const char *why, *parameter = NULL;
@@ -426,21 +446,9 @@ static int control_attach(struct varlink_call *call, json_object *parameters, vo
 	options.max = filter.own ? CONTROL_ATTACHES_OWN : CONTROL_ATTACHES_MAX;
 	options.owner = varlink_call_peer(call)->uid;
 	options.filter = &filter;
-	attaching = calloc(1, sizeof(*attaching));
-	r = attaching ? attach_new(&attaching->attach, context->attach, &options,
-				   control_attach_done, attaching)
-		      : -ENOMEM;
+	r = control_attach_begin(context, call, &options);
 	free(bytes);
-	if (r) {
-		free(attaching);
-		return r == ATTACH_E_LIMIT
-			       ? control_error_limit(call, "attaches of one user in work",
-						     options.max)
-			       : r;
-	}
-	attaching->context = context;
-	control_work_begin(&attaching->work, call, control_attach_free);
-	return 0;
+	return r;
 }
 
 /* ---- the other methods ---- */
@@ -501,7 +509,7 @@ static void control_add_counters(json_object *json, const struct control_context
 		worker_pool_counters(context->attach->program_pool);
 
 	json_add_int(json, "images", context->image->counters.images);
-	json_add_int(json, "images_replaced", context->image->counters.images_replaced);
+	json_add_int(json, "images_made", context->image->counters.images_made);
 	json_add_int(json, "images_own", context->image->counters.images_own);
 	json_add_int(json, "images_cached", context->image->counters.images_cached);
 	json_add_int(json, "worker_crashes", image->crashes + program->crashes);
@@ -536,6 +544,8 @@ static int control_status(struct varlink_call *call, json_object *parameters, vo
 	json_add_text(json, "version", PROJECT_VERSION);
 	json_add_int(json, "pid", getpid());
 	json_add_text(json, "mode", context->image->config->session ? "session" : "system");
+	json_add_bool(json, "may_attach",
+		      control_may_attach(call) || context->image->config->user_attach);
 	json_add_int(json, "started", context->started);
 	json_add_text(json, "verify", context->image->config->verify ? "on" : "off");
 	json_add_text(json, "compiler",

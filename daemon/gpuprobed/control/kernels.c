@@ -122,9 +122,8 @@ static void kernels_add_result(struct image_result *result, uid_t uid, void *use
 	struct kernels_results *results = userdata;
 	struct image_result **grown;
 
-	if (!result->replaced ||
-	    !kernels_may_see(results->context->image->registry, results->reader, uid,
-			     result->attachments, result->n_attachments))
+	if (!result->made || !kernels_may_see(results->context->image->registry, results->reader,
+					      uid, result->attachments, result->n_attachments))
 		return;
 	if (results->n == results->max) {
 		results->max = results->max ? 2 * results->max : 64;

@@ -52,13 +52,13 @@ static struct image_kernel make_kernel(const char *name, const char *demangled, 
 	return kernel;
 }
 
-/* A replaced image with f() and the device function g(), or with f() alone. */
+/* A twin with f() and the device function g(), or with f() alone. */
 static struct image_result *make_result(uint32_t image, size_t n_kernels,
 					const char *instructions) {
 	struct image_result *result = NULL;
 
 	assert_int_equal(image_result_new(&result), 0);
-	result->replaced = true;
+	result->made = true;
 	result->image = image;
 	result->kernels = calloc(n_kernels, sizeof(*result->kernels));
 	result->kernels[0] = make_kernel("_Z1fv", "f()", false, image);
@@ -254,16 +254,16 @@ struct plan_world {
 	} plan;
 };
 
-/* One more module with the names PREFIX0 ... and SUFFIX; each second one, from the first on, is
+/* One more module with the names PREFIX0 ...; each second one, from the first on, is
  * meant by attachments 7 and 9, or 9 alone. */
 static void add_names(struct plan_world *world, uint32_t number, const char *prefix,
-		      const char *suffix, unsigned int n) {
+		      unsigned int n) {
 	struct patch_module *module = (void *)(world->list + world->list_size);
 	char *at = (char *)(module + 1);
 
 	for (unsigned int i = 0; i < n; i++) {
 		char name[64];
-		int length = snprintf(name, sizeof(name), "%s%u%s", prefix, i, suffix);
+		int length = snprintf(name, sizeof(name), "%s%u", prefix, i);
 
 		memcpy(at, name, (size_t)length + 1);
 		at += length + 1;
@@ -272,8 +272,7 @@ static void add_names(struct plan_world *world, uint32_t number, const char *pre
 				(struct patch_kernel){
 					.module = number,
 					.name = i,
-					.kernel_id =
-						kernel_id(name, (size_t)length - strlen(suffix)),
+					.kernel_id = kernel_id(name, (size_t)length),
 					.attachments = i % 4 ? 2 : 3,
 				};
 	}
@@ -312,7 +311,7 @@ static int plan_setup(void **state) {
 	assert_int_equal(image_cache_init(&world->daemon.image.images), 0);
 	assert_int_equal(account_get(&accounts, 1000, &world->account), 0);
 	assert_int_equal(image_result_new(&world->result), 0);
-	world->result->plan = world->result->replaced = true;
+	world->result->plan = world->result->made = true;
 	world->result->asked = calloc(2, sizeof(uint64_t));
 	world->result->asked[0] = 7;
 	world->result->asked[1] = 9;
@@ -379,9 +378,9 @@ static void test_plan(void **state) {
 
 	world->result->kernels = calloc(1, sizeof(*world->result->kernels));
 	world->result->kernels[world->result->n_kernels++] = make_kernel("a2", "a two", false, 9);
-	add_names(world, 3, "a", "", 5);
-	add_names(world, 8, "none", "", 0);
-	add_names(world, 1, "b\033", "__gpuprobe_bare", 1);
+	add_names(world, 3, "a", 5);
+	add_names(world, 8, "none", 0);
+	add_names(world, 1, "b\033", 1);
 	seal_plan(world);
 	array = list(&world->daemon, 0, false);
 	assert_int_equal(json_object_array_length(array), 4);
@@ -415,7 +414,7 @@ static void test_plan_large(void **state) {
 	struct plan_world *world = *state;
 	json_object *array;
 
-	add_names(world, 1, "_Z14kernel_of_many", "", 2 * KERNELS);
+	add_names(world, 1, "_Z14kernel_of_many", 2 * KERNELS);
 	seal_plan(world);
 	assert_int_equal(length(list(&world->daemon, 0, false)), KERNELS_MAX);
 	array = list(&world->daemon, 0, true);
@@ -451,13 +450,13 @@ static void test_plan_hostile(void **state) {
 		  3 },
 	};
 
-	add_names(world, 1, "a", "", 6);
+	add_names(world, 1, "a", 6);
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct image_result *result = NULL;
 
 		kernels[1] = cases[i].kernel;
 		assert_int_equal(image_result_new(&result), 0);
-		result->plan = result->replaced = true;
+		result->plan = result->made = true;
 		result->asked = calloc(2, sizeof(uint64_t));
 		result->n_asked = 2;
 		image_result_unref(world->result);

@@ -4,7 +4,7 @@
  * Answers a process's question about an image, and remembers the outcome (image-answer.h).
  *
  * A process asks for a plan again with each module that it loads, and gets mostly the same: what
- * `why` knows of its kernels already is not remembered again. A replaced image is probed once the
+ * `why` knows of its kernels already is not remembered again. A twin is said to probe once the
  * process has it; a plan once it says that the patches are in place.
  */
 
@@ -121,19 +121,19 @@ static void image_record_plan(struct image_context *context, struct process *pro
 	const struct process_facts *facts = &process->facts;
 	const struct image_result *last = process->refused;
 
-	if (!result->replaced && (!last || strcmp(last->reason, result->reason) != 0))
+	if (!result->made && (!last || strcmp(last->reason, result->reason) != 0))
 		outcome_tell(context->outcomes, facts,
 			     result->failed ? OUTCOME_FAILED : OUTCOME_NOT_PROBED,
 			     &(struct outcome_subject){ .engine = OUTCOME_ENGINE_SANITIZER },
 			     result->reason);
 	image_result_unref(process->refused);
-	process->refused = result->replaced ? NULL : image_result_ref(result);
+	process->refused = result->made ? NULL : image_result_ref(result);
 }
 
 /* What `why` says of an image: with what would help an image that has no PTX. */
 static void image_reason(char reason[static 256], const struct image_context *context,
 			 const struct process_facts *facts, const struct image_result *result) {
-	const bool hint = !result->replaced && !result->failed && result->no_ptx;
+	const bool hint = !result->made && !result->failed && result->no_ptx;
 
 	snprintf(reason, 256, "%s%s", result->reason,
 		 hint ? "; gpuprobed --engine=sanitizer would reach it" : "");
@@ -144,6 +144,8 @@ static void image_record(struct image_context *context, const struct process *pr
 			 const struct image_result *result) {
 	const struct process_facts *facts = &process->facts;
 	enum outcome_kind kind = result->failed ? OUTCOME_FAILED : OUTCOME_NOT_PROBED;
+	const enum outcome_engine engine =
+		result->machine_code ? OUTCOME_ENGINE_MACHINE_CODE : OUTCOME_ENGINE_PTX;
 	char reason[256], text[512];
 
 	image_keep_names(context, process, result);
@@ -156,12 +158,11 @@ static void image_record(struct image_context *context, const struct process *pr
 			image_record_missing(context, facts, kernel);
 		if (kernel->n_missing && !kernel->n_attachments)
 			continue;
-		outcome_tell_once(
-			context->outcomes, facts, result->replaced ? OUTCOME_PROBED : kind,
-			&(struct outcome_subject){ kernel->name, kernel->demangled,
-						   kernel->device_function, kernel->attachments,
-						   kernel->n_attachments, OUTCOME_ENGINE_PTX },
-			image_prefix_reason(context, kernel, reason, text));
+		outcome_tell_once(context->outcomes, facts, result->made ? OUTCOME_PROBED : kind,
+				  &(struct outcome_subject){
+					  kernel->name, kernel->demangled, kernel->device_function,
+					  kernel->attachments, kernel->n_attachments, engine },
+				  image_prefix_reason(context, kernel, reason, text));
 	}
 	if (!result->n_kernels)
 		outcome_tell_once(context->outcomes, facts, kind,
@@ -195,13 +196,13 @@ static enum wire_later image_later(const struct image_context *context,
 				   const struct image_result *result) {
 	const struct module *module;
 
-	if (result->replaced || (!(result->failed && result->plan) && !result->later))
+	if (result->made || (!(result->failed && result->plan) && !result->later))
 		return WIRE_LATER_NOT;
 	LIST_FOREACH(module, &process->modules, link)
 		for (size_t i = 0;
 		     module->result->plan == result->plan && i < module->result->n_attachments; i++)
 			if (!registry_attachment(context->registry, module->result->attachments[i]))
-				return WIRE_LATER_BARE;
+				return WIRE_LATER_REMOVE;
 	return WIRE_LATER_KEEP;
 }
 
@@ -214,9 +215,9 @@ static int image_send(struct client *client, uint32_t sequence, const struct ima
 	message.header.type = WIRE_IMAGE_REPLY;
 	message.header.sequence = sequence;
 	message.image_reply.module_id = module;
-	message.image_reply.verdict = result->replaced ? WIRE_VERDICT_REPLACED : WIRE_VERDICT_OWN;
+	message.image_reply.verdict = result->made ? WIRE_VERDICT_MADE : WIRE_VERDICT_OWN;
 	message.image_reply.later = later;
-	if (result->replaced) {
+	if (result->made) {
 		message.image_reply.image_size = result->size;
 		message.image_reply.slot_count = (uint32_t)result->n_slots;
 		_Static_assert(JOB_IMAGE_PROGRAMS_MAX <= WIRE_ATTACHMENTS_MAX, "all of an image");
@@ -224,8 +225,8 @@ static int image_send(struct client *client, uint32_t sequence, const struct ima
 	} else {
 		memcpy(message.image_reply.reason, result->reason, strlen(result->reason));
 	}
-	r = shim_connection_send(client->connection, &message, result->replaced ? result->fd : -1);
-	for (size_t i = 0; r == 0 && result->replaced && i < result->n_slots; i++) {
+	r = shim_connection_send(client->connection, &message, result->made ? result->fd : -1);
+	for (size_t i = 0; r == 0 && result->made && i < result->n_slots; i++) {
 		union wire_message slot = {};
 
 		slot.header.type = WIRE_SLOT;
@@ -237,8 +238,8 @@ static int image_send(struct client *client, uint32_t sequence, const struct ima
 		memcpy(slot.slot.symbol, result->slots[i].symbol, strlen(result->slots[i].symbol));
 		r = shim_connection_send(client->connection, &slot, -1);
 	}
-	return r == 0 && result->replaced ? image_send_attachments(client, sequence, result, module)
-					  : r;
+	return r == 0 && result->made ? image_send_attachments(client, sequence, result, module)
+				      : r;
 }
 
 /* Answers; remember: for `why`. 0 or negative as image_answer(). */
@@ -252,14 +253,14 @@ static int image_answer_with(struct image_context *context, struct client *clien
 
 	if (client->connection->state == SHIM_LOADER_BUSY)
 		client->connection->state = SHIM_LOADER;
-	if (result->replaced && !image_result_wanted(context->registry, result)) {
+	if (result->made && !image_result_wanted(context->registry, result)) {
 		r = image_result_new_own(&own, false, "what was attached went away meanwhile");
 		if (r < 0)
 			return r;
 		own->plan = result->plan;
 		result = own;
 	}
-	if (result->replaced) {
+	if (result->made) {
 		r = process_module_new(context->processes, process, result, &module);
 		if (r < 0)
 			return r;
@@ -273,8 +274,8 @@ static int image_answer_with(struct image_context *context, struct client *clien
 			result = own;
 		}
 	}
-	if (result->replaced)
-		context->counters.images_replaced++;
+	if (result->made)
+		context->counters.images_made++;
 	else
 		context->counters.images_own++;
 	r = image_send(client, sequence, result,

@@ -52,7 +52,8 @@
 struct image_key {
 	XXH128_hash_t hash;
 	uint64_t size;
-	uint32_t kind, flags, capability;
+	uint32_t kind, capability;
+	enum job_twins twins;
 	uid_t uid;
 	size_t n_attachments;
 	uint64_t attachments[JOB_IMAGE_PROGRAMS_MAX];
@@ -131,7 +132,7 @@ bool image_number_taken(uint32_t number, void *userdata) {
 static void image_entry_free(struct image_cache *cache, struct image_entry *entry) {
 	TAILQ_REMOVE(&cache->list, entry, link);
 	cache->n--;
-	if (entry->result && entry->result->replaced)
+	if (entry->result && entry->result->made)
 		cache->bytes -= entry->result->size;
 	if (entry->result)
 		image_result_uncache(entry->result);
@@ -308,7 +309,7 @@ void image_abandon(struct image_query *request) {
 
 /* Does the program wait for it? A twin whose module is in use is asked for again. */
 static bool image_query_is_awaited(const struct image_query *request) {
-	return !(request->message.flags & WIRE_IMAGE_FLAG_TWIN) ||
+	return request->message.kind == WIRE_IMAGE_NAMES ||
 	       (request->message.flags & WIRE_IMAGE_FLAG_AWAITED);
 }
 
@@ -329,9 +330,7 @@ static const char *image_query_outlook(const struct image_query *request) {
 		return "";
 	if (request->message.kind == WIRE_IMAGE_NAMES)
 		return "; compiling goes on, and kernels are patched when the process asks again";
-	if (request->message.flags & WIRE_IMAGE_FLAG_TWIN)
-		return "; compiling goes on, and a later launch is probed";
-	return "; compiling goes on, and the next process that loads this image is probed";
+	return "; compiling goes on, and a later launch is probed";
 }
 
 /* The end of the waiting, not of the work. */
@@ -424,7 +423,7 @@ static struct image_result *image_entry_charge(const struct image_query_list *wa
 	struct image_result *own = NULL;
 
 	LIST_FOREACH(request, waiters, link) {
-		const bool names = request->starter && result && result->plan && result->replaced;
+		const bool names = request->starter && result && result->plan && result->made;
 
 		if (!request->starter || !result ||
 		    image_result_charge(result, request->account, names ? request->fd : -1,
@@ -461,7 +460,7 @@ static void image_entry_finish(struct image_result *result, uint64_t keep, void 
 		result->cached = true;
 		entry->expires = keep == IMAGE_KEEP_ALWAYS ? UINT64_MAX
 							   : uv_now(entry->context->loop) + keep;
-		if (result->replaced)
+		if (result->made)
 			cache->bytes += result->size;
 	} else {
 		image_entry_free(cache, entry);
@@ -490,8 +489,8 @@ static int image_entry_start(struct image_entry *entry, const struct image_query
 				&(struct image_work){
 					.context = context,
 					.kind = entry->key.kind,
-					.flags = entry->key.flags,
 					.capability = entry->key.capability,
+					.twins = entry->key.twins,
 					.image = cache->last_image,
 					.attachments = entry->key.attachments,
 					.n_attachments = entry->key.n_attachments,
@@ -515,6 +514,14 @@ static const char *image_plan_trouble(struct image_context *context, const struc
 	return image && image->state == PLAN_FAILED ? image->reason : NULL;
 }
 
+/* From what twins are made for a process. */
+static enum job_twins image_twins(const struct image_context *context,
+				  const struct process *process) {
+	return engine_rules_find(&context->config->engines, &process->facts) == ENGINE_AUTO
+		       ? JOB_TWINS_PTX_FIRST
+		       : JOB_TWINS_PTX;
+}
+
 /* What the result depends on. */
 static void image_key_fill(struct image_key *key, const struct image_query *request) {
 	struct image_context *context = request->context;
@@ -526,9 +533,9 @@ static void image_key_fill(struct image_key *key, const struct image_query *requ
 	key->hash = request->hash;
 	key->size = request->message.image_size;
 	key->kind = request->message.kind;
-	key->flags = request->message.flags & ~(uint32_t)WIRE_IMAGE_FLAG_AWAITED;
 	key->capability =
 		request->message.capability_major * 10 + request->message.capability_minor;
+	key->twins = image_twins(context, process);
 	key->uid = process->uid;
 	image_match(&match, context, &process->facts, plan);
 	if (match.n_meant > match.n)

@@ -23,7 +23,7 @@ struct kernel_names;
 struct worker_pool;
 
 struct image_counters {
-	uint64_t images, images_replaced, images_own;
+	uint64_t images, images_made, images_own;
 	uint64_t images_cached;
 };
 

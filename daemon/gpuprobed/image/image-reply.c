@@ -202,8 +202,10 @@ static int image_reply_fill(struct image_result *result, json_object *reply,
 		text_make_printable(result->reason);
 		return 0;
 	}
-	if (status != JOB_REPLACED || !json_get_int(reply, JOB_KEY_SIZE, 1, INT64_MAX, &size))
+	if (status != JOB_MADE || !json_get_int(reply, JOB_KEY_SIZE, 1, INT64_MAX, &size))
 		return IMAGE_REPLY_E_INVALID;
+	result->machine_code =
+		JOB_WORD(job_twins, json_string_of(reply, JOB_KEY_TWIN)) == JOB_TWINS_MACHINE_CODE;
 	result->size = worker_task_output_size(task, IMAGE_REPLY_OUTPUT);
 	if ((uint64_t)size != result->size)
 		return IMAGE_REPLY_E_INVALID;
@@ -224,7 +226,7 @@ static int image_reply_fill(struct image_result *result, json_object *reply,
 		text_make_printable(result->reason);
 	}
 	result->fd = worker_task_steal_fd(task, IMAGE_REPLY_OUTPUT);
-	result->replaced = true;
+	result->made = true;
 	return 0;
 }
 

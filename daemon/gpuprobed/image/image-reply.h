@@ -36,8 +36,8 @@ int image_reply_kernels(struct image_result *result, json_object *reply,
 			const struct image_reply_request *request);
 
 /*
- * Turns a worker's reply into a result; takes the new image and the instructions from the task. 0,
- * IMAGE_REPLY_E_INVALID, or -ENOMEM.
+ * Turns a worker's reply into a result; takes the twin's image and the instructions from the task.
+ * 0, IMAGE_REPLY_E_INVALID, or -ENOMEM.
  */
 int image_reply_parse(struct image_result **resultp, json_object *reply, struct worker_task *task,
 		      const struct image_reply_request *request);

@@ -33,17 +33,17 @@ struct image_slot {
 
 struct image_result {
 	unsigned int n_refs;
-	bool replaced;
-	bool failed; /* own image, because something went wrong */
-	bool later; /* own image, because of what may pass */
-	bool no_ptx; /* own image, because it has no PTX that could be edited */
-	bool plan; /* of the sanitizer engine: what replaces nothing and patches what is loaded
-		      (proto/patch.h) */
-	int fd; /* the new image, sealed; -1 unless replaced, or if it cannot be asked for any more
-		 */
+	bool made; /* there is a twin (proto/twin.h) or a plan; else a reason why not: */
+	bool failed; /* something went wrong */
+	bool later; /* it may pass */
+	bool machine_code; /* the twin was made from machine code */
+	bool no_ptx; /* the image has no PTX that could be edited */
+	bool plan; /* of the sanitizer engine: it patches what is loaded (proto/patch.h) */
+	int fd; /* the twin's image or the plan, sealed; -1 unless made, or if it cannot be asked
+		   for any more */
 	bool cached; /* somebody can */
 	uint64_t size;
-	char reason[192]; /* why the own image is used */
+	char reason[192]; /* why there is none */
 	uint32_t image; /* upper half of the ids of its instructions */
 	int instructions; /* JSON of a worker (job.md), sealed; -1: none */
 	uint64_t n_instructions; /* bytes */
@@ -87,7 +87,7 @@ int image_result_charge(struct image_result *result, struct account *account, in
  */
 void image_result_uncache(struct image_result *result);
 
-/* The own image, and why. printf-like; made printable. */
+/* The reason why not. printf-like; made printable. */
 int image_result_new_own(struct image_result **resultp, bool failed, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 

@@ -3,7 +3,7 @@
 /*
  * Runs the jobs for one image (image-work.h).
  *
- * The descriptors of a job: the image, the new image, the instructions, then what depends on
+ * The descriptors of a job: the image, the twin, the instructions, then what depends on
  * options and stage, then the programs. Programs of attachments that went away between two stages
  * cannot be sent any more: the work fails, which nobody misses, because what was asked for is no
  * longer wanted.
@@ -46,8 +46,9 @@ static json_object *image_work_request(const struct image_work *work, enum job_s
 
 	json_add_string(request, JOB_KEY_JOB, JOB_IMAGE);
 	json_add_string(request, JOB_KEY_KIND, job_image_kinds[work->kind]);
-	json_add_int(request, JOB_KEY_FLAGS, work->flags);
 	json_add_int(request, JOB_KEY_CAPABILITY, work->capability);
+	if (work->twins != JOB_TWINS_PTX)
+		json_add_string(request, JOB_KEY_TWINS, job_twins[work->twins]);
 	json_add_int(request, JOB_KEY_IMAGE, work->image);
 	for (size_t i = 0; i < work->context->config->stubs.n; i++)
 		json_append_string(stubs, work->context->config->stubs.items[i]);
@@ -58,8 +59,6 @@ static json_object *image_work_request(const struct image_work *work, enum job_s
 	json_add(request, JOB_KEY_STUBS, stubs);
 	json_add_bool(request, JOB_KEY_CALL, work->context->artifacts != NULL);
 	json_add_string(request, JOB_KEY_STAGE, job_stages[stage]);
-	/* a person who reads what is kept is not to find each kernel twice */
-	json_add_bool(request, JOB_KEY_BARE, !work->context->artifacts);
 	if (work->isa) {
 		json_add_int(request, JOB_KEY_ISA, work->isa);
 		json_add_int(request, JOB_KEY_TARGET, work->target);
@@ -250,7 +249,7 @@ static void image_work_keep(struct image_work *work, const struct image_result *
 	};
 	const unsigned int text = IMAGE_REPLY_INSTRUCTIONS + 1;
 
-	if (!work->context->artifacts || !result->replaced)
+	if (!work->context->artifacts || !result->made)
 		return;
 	if (json_get_int(reply, JOB_KEY_TEXT_SIZE, 1, INT64_MAX, &size) &&
 	    (uint64_t)size == worker_task_output_size(task, text)) {

@@ -29,7 +29,8 @@ typedef void (*image_work_fn)(struct image_result *result, uint64_t keep, void *
 
 struct image_work {
 	struct image_context *context;
-	uint32_t kind, flags, capability; /* kind: WIRE_IMAGE_NAMES for a plan (plan-work.h) */
+	uint32_t kind, capability; /* kind: WIRE_IMAGE_NAMES for a plan (plan-work.h) */
+	enum job_twins twins; /* from what twins are made */
 	uint32_t image; /* upper half of instruction ids */
 	uint32_t isa, target; /* of the edited text; 0: there is none yet */
 	const uint64_t *attachments; /* borrowed: good until the end */

@@ -160,7 +160,7 @@ static void pass_on_built(struct worker_task *task, int result, json_object *rep
 		pass_give_up(drive, message);
 		return;
 	}
-	if (result == _WORKER_POOL_SUCCESS && job_status_of(reply) == JOB_REPLACED)
+	if (result == _WORKER_POOL_SUCCESS && job_status_of(reply) == JOB_MADE)
 		pass_merge(drive, task, reply);
 	pass_finish(drive, task, result, reply, message);
 }

@@ -4,7 +4,7 @@
 /*
  * Passes of the user on the way of an image. The image worker hands out the PTX, passes whose order
  * is below that of ours work on it, the image worker puts the programs in, the other passes work on
- * that, and the image worker makes the new image of it. What a pass made is checked by the image
+ * that, and the image worker makes the twin of it. What a pass made is checked by the image
  * worker before anybody goes on with it; a pass that fails, or made what cannot be used, is left
  * out, and the outcome says so.
  */

@@ -13,7 +13,6 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "passes/probe.h"
 #include "image-result.h"
 #include "proto/kernel-id.h"
 #include "daemon/gpuprobed/base/memfd.h"
@@ -34,25 +33,11 @@ static bool plan_names_find(struct name_list *names, const struct patch_kernel *
 	}
 }
 
-/* The name as kernels are numbered: without the suffix of bare ones. */
-static void plan_names_fill(struct plan_name *name, const char *text,
-			    const struct patch_kernel *kernel) {
-	static const size_t suffix = sizeof(PROBE_BARE_SUFFIX) - 1;
-	size_t length = strlen(text);
-
-	if (length > suffix && memcmp(text + length - suffix, PROBE_BARE_SUFFIX, suffix) == 0)
-		length -= suffix;
-	*name = (struct plan_name){ .kernel_id = kernel_id(text, length),
-				    .name = text,
-				    .length = length,
-				    .attachments = kernel->attachments };
-}
-
 int plan_names_open(struct plan_names *walk, const struct image_result *result) {
 	int r;
 
 	*walk = (struct plan_names){};
-	if (!result->plan || !result->replaced || result->names < 0)
+	if (!result->plan || !result->made || result->names < 0)
 		return 0;
 	r = memfd_map(result->fd, (size_t)result->size, &walk->bytes);
 	if (r < 0)
@@ -86,7 +71,10 @@ bool plan_names_next(struct plan_names *walk, struct plan_name *name) {
 		       sizeof(kernel));
 		if (!plan_names_find(&walk->names, &kernel, &text))
 			break;
-		plan_names_fill(name, text, &kernel);
+		*name = (struct plan_name){ .kernel_id = kernel_id(text, strlen(text)),
+					    .name = text,
+					    .length = strlen(text),
+					    .attachments = kernel.attachments };
 		if (name->kernel_id == kernel.kernel_id)
 			return true;
 	}

@@ -16,8 +16,7 @@ struct image_result;
 /* A kernel that is meant. Borrowed: good until the walk goes on. */
 struct plan_name {
 	uint64_t kernel_id; /* of the name */
-	const char *name; /* mangled, NUL-terminated, foreign bytes; of a bare kernel: without the
-			     suffix */
+	const char *name; /* mangled, NUL-terminated, foreign bytes */
 	size_t length;
 	uint64_t attachments; /* bit i: result->asked[i] */
 };

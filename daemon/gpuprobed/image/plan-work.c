@@ -111,7 +111,7 @@ static int plan_fill(struct image_result *result, int fd, const struct image_con
 		return 0;
 	}
 	r = plan_apply(result, request, meant);
-	result->replaced = r == 0;
+	result->made = r == 0;
 	return r;
 }
 
@@ -134,7 +134,7 @@ int plan_reply_parse(struct image_result **resultp, json_object *reply, struct w
 	if (r == 0) {
 		result->fd = worker_task_steal_fd(task, PLAN_OUTPUT);
 		r = result->fd < 0 ? -ENOMEM : plan_fill(result, result->fd, context, request);
-		if (!result->replaced)
+		if (!result->made)
 			result->fd = fd_close(result->fd);
 	}
 	if (r) {

@@ -24,7 +24,6 @@ struct module {
 	uint64_t id;
 	struct image_result *result;
 	bool armed; /* in at least one context */
-	bool retiring; /* the process is still to be told that no attachment of it is left */
 };
 
 LIST_HEAD(module_list, module);

@@ -15,7 +15,7 @@
 
 #include "proto/wire.h"
 
-/* The pool's part of a task: a new image of 100 bytes and 20 bytes of instructions. */
+/* The pool's part of a task: a twin's image of 100 bytes and 20 bytes of instructions. */
 uint64_t worker_task_output_size(const struct worker_task *task, unsigned int index) {
 	return index == IMAGE_REPLY_OUTPUT ? 100 : index == IMAGE_REPLY_INSTRUCTIONS ? 20 : 0;
 }
@@ -100,11 +100,11 @@ static void test_replaced(void **state) {
 	struct image_result *result;
 
 	assert_int_equal(parse(*state,
-			       "{\"status\":\"replaced\",\"size\":100,\"applied\":[1,2]," KERNELS
+			       "{\"status\":\"made\",\"size\":100,\"applied\":[1,2]," KERNELS
 			       ",\"kernel_count\":2,\"instructions_size\":20}",
 			       &result),
 			 0);
-	assert_true(result->replaced);
+	assert_true(result->made);
 	assert_int_equal(result->image, 17);
 	assert_true(result->instructions >= 0);
 	assert_int_equal(result->n_instructions, 20);
@@ -122,9 +122,8 @@ static void test_replaced(void **state) {
 	assert_string_equal(result->slots[2].symbol, WIRE_PROCESS_SYMBOL);
 	image_result_unref(result);
 
-	assert_int_equal(parse(*state, "{\"status\":\"replaced\",\"size\":100,\"applied\":[3]}",
-			       &result),
-			 0);
+	assert_int_equal(
+		parse(*state, "{\"status\":\"made\",\"size\":100,\"applied\":[3]}", &result), 0);
 	assert_int_equal(result->n_slots, 0);
 	assert_int_equal(result->instructions, -1);
 	image_result_unref(result);
@@ -134,7 +133,7 @@ static void test_missing(void **state) {
 	struct image_result *result;
 
 	assert_int_equal(parse(*state,
-			       "{\"status\":\"replaced\",\"size\":100,\"applied\":[1],\"kernels\":["
+			       "{\"status\":\"made\",\"size\":100,\"applied\":[1],\"kernels\":["
 			       "{\"name\":\"f\",\"attachments\":"
 			       "[1],\"missing\":[{\"id\":3,\"point\":\"line "
 			       "x.cu:12\"},{\"id\":2,\"point\":\"block 9\"}]}]}",
@@ -147,7 +146,7 @@ static void test_missing(void **state) {
 	image_result_unref(result);
 	/* left out: the reason says it all */
 	assert_int_equal(parse(*state,
-			       "{\"status\":\"replaced\",\"size\":100,\"applied\":[1],\"kernels\":["
+			       "{\"status\":\"made\",\"size\":100,\"applied\":[1],\"kernels\":["
 			       "{\"name\":\"f\",\"attachments\":[],\"reason\":\"no\\ntwin\","
 			       "\"missing\":[{\"id\":3,\"point\":\"entry\"}]}]}",
 			       &result),
@@ -168,7 +167,7 @@ static void test_own(void **state) {
 			       "\"_Z1fv\",\"demangled\":\"f()\",\"attachments\":[1]}]}",
 			       &result),
 			 0);
-	assert_false(result->replaced);
+	assert_false(result->made);
 	assert_false(result->failed);
 	assert_string_equal(result->reason, "no such point in kernel f: line x.cu:12");
 	assert_int_equal(result->n_kernels, 1);
@@ -200,22 +199,22 @@ static void test_lies(void **state) {
 		"{}",
 		"{\"status\":7}",
 		"{\"status\":\"text\",\"size\":100,\"applied\":[1]}",
-		"{\"status\":\"replaced\",\"size\":99,\"applied\":[1]}",
-		"{\"status\":\"replaced\",\"size\":100}",
-		"{\"status\":\"replaced\",\"size\":100,\"applied\":[]}",
-		"{\"status\":\"replaced\",\"size\":100,\"applied\":[4]}", /* was not asked for */
-		"{\"status\":\"replaced\",\"size\":100,\"applied\":[1,1,2,3]}",
-		"{\"status\":\"replaced\",\"size\":100,\"applied\":[1],\"instructions_size\":19}",
-		"{\"status\":\"replaced\",\"size\":100,\"applied\":[1],\"instructions_size\":"
+		"{\"status\":\"made\",\"size\":99,\"applied\":[1]}",
+		"{\"status\":\"made\",\"size\":100}",
+		"{\"status\":\"made\",\"size\":100,\"applied\":[]}",
+		"{\"status\":\"made\",\"size\":100,\"applied\":[4]}", /* was not asked for */
+		"{\"status\":\"made\",\"size\":100,\"applied\":[1,1,2,3]}",
+		"{\"status\":\"made\",\"size\":100,\"applied\":[1],\"instructions_size\":19}",
+		"{\"status\":\"made\",\"size\":100,\"applied\":[1],\"instructions_size\":"
 		"\"20\"}",
-		"{\"status\":\"replaced\",\"size\":100,\"applied\":[1],\"kernels\":[{\"name\":1}]}",
-		"{\"status\":\"replaced\",\"size\":100,\"applied\":[1],\"kernels\":[{\"name\":"
+		"{\"status\":\"made\",\"size\":100,\"applied\":[1],\"kernels\":[{\"name\":1}]}",
+		"{\"status\":\"made\",\"size\":100,\"applied\":[1],\"kernels\":[{\"name\":"
 		"\"f\",\"missing\":[{\"id\":4}]}]}",
-		"{\"status\":\"replaced\",\"size\":100,\"applied\":[1],\"kernels\":[{\"name\":"
+		"{\"status\":\"made\",\"size\":100,\"applied\":[1],\"kernels\":[{\"name\":"
 		"\"f\",\"missing\":[1]}]}",
-		"{\"status\":\"replaced\",\"size\":100,\"applied\":[1],\"kernels\":[{\"name\":"
+		"{\"status\":\"made\",\"size\":100,\"applied\":[1],\"kernels\":[{\"name\":"
 		"\"f\",\"missing\":{}}]}",
-		"{\"status\":\"replaced\",\"size\":100,\"applied\":[1],\"kernels\":[{\"name\":"
+		"{\"status\":\"made\",\"size\":100,\"applied\":[1],\"kernels\":[{\"name\":"
 		"\"f\",\"attachments\":[9]}]}",
 	};
 	struct image_result *result;

@@ -356,7 +356,7 @@ static void test_plan(void **state) {
 	assert_int_equal(sent[0].image_reply.attachment_count, 1);
 	assert_int_equal(sent[4].header.type, WIRE_IDS);
 	assert_int_equal(sent[4].ids.ids[0], 2);
-	assert_int_equal(sent[0].image_reply.verdict, WIRE_VERDICT_REPLACED);
+	assert_int_equal(sent[0].image_reply.verdict, WIRE_VERDICT_MADE);
 	assert_int_equal(sent[0].image_reply.slot_count, 3);
 	check_slot(1, 0, WIRE_SLOT_PROCESS, 48);
 	check_slot(2, 12, WIRE_SLOT_POINTER, 56);
@@ -708,61 +708,27 @@ static void test_many_images(void **state) {
 	assert_non_null(plan_image_find(&daemon->image, 100 + PLAN_IMAGES_MAX + 49, ids, 2));
 }
 
-/* A detach asks for what is left at once, and modules with nothing left are retired. */
+/* A detach asks for what is left at once, and processes are told of maps that nobody uses. */
 static void test_detach(void **state) {
 	static const uint64_t both[] = { 1, 2 };
 	struct world *world = *state;
 	struct daemon *daemon = &world->daemon;
 	struct shim_connection mirror = { .state = SHIM_MIRROR };
-	const union wire_message synced = { .header = { .type = WIRE_SYNCED } };
-	union wire_message armed = { .armed = { .header = { .type = WIRE_ARMED } } };
-	struct image_result *result;
-	struct module *module;
 
 	plan_note_capability(&daemon->image, 90);
 	ask(world, WIRE_IMAGE_NAMES, "names");
 	answer_plan(0, "", DATA_SIZE, NULL, 0);
 	answer_plan(1, KERNEL, DATA_SIZE, both, 2);
-	assert_int_equal(image_result_new(&result), 0);
-	result->attachments = calloc(2, sizeof(uint64_t));
-	result->attachments[0] = 1;
-	result->attachments[1] = 3;
-	result->n_attachments = 2;
-	assert_int_equal(process_module_new(&daemon->processes, world->process, result, &module),
-			 0);
-	image_result_unref(result);
-	armed.armed.module_id = module->id;
 	world->connection.userdata = &world->client;
 	world->process->connections[world->process->n_connections++] = &mirror;
 	n_sent = 0;
 	attach_detach(&daemon->attach, registry_attachment(&daemon->registry, 1));
-	assert_int_equal(n_sent, 0); /* 3 is left in the module, 2 uses both maps */
+	assert_int_equal(n_sent, 0); /* 2 uses both maps */
 	assert_int_equal(n_jobs, 3); /* what the process will ask for */
 	assert_null(member(jobs[2].request, "names"));
 	assert_int_equal(json_object_array_length(member(jobs[2].request, "attachments")), 1);
-	connection_full = true;
 	attach_detach(&daemon->attach, registry_attachment(&daemon->registry, 3));
-	connection_full = false;
 	assert_int_equal(n_sent, 0);
-	mirror.userdata = &world->client;
-	for (int i = 0; i < 2; i++) /* told once, when there is room */
-		assert_int_equal(client_handlers.message(&mirror, &synced, -1, &daemon->client), 0);
-	assert_int_equal(n_sent, 1);
-	assert_int_equal(sent[0].header.type, WIRE_RETIRE);
-	assert_int_equal(sent[0].retire.module_id, module->id);
-	module->retiring = true;
-	n_sent = 0;
-	world->client.process->n_connections =
-		0; /* its mirror's connection is not there yet, then it is */
-	assert_int_equal(client_handlers.message(&world->connection, &armed, -1, &daemon->client),
-			 0);
-	assert_int_equal(n_sent, 0);
-	world->process->connections[world->process->n_connections++] = &mirror;
-	assert_int_equal(client_handlers.message(&world->connection, &armed, -1, &daemon->client),
-			 0);
-	assert_int_equal(n_sent, 1);
-	assert_int_equal(sent[0].header.type, WIRE_RETIRE);
-	n_sent = 0;
 	for (size_t i = 0; i < 2; i++) { /* only what it has memory of is disarmed */
 		struct map_instance *instance;
 
@@ -771,8 +737,7 @@ static void test_detach(void **state) {
 				 0);
 	}
 	attach_detach(&daemon->attach, registry_attachment(&daemon->registry, 2));
-	for (size_t i = 0; i < n_sent;
-	     i++) /* maps that nobody uses any more; a plan is not retired */
+	for (size_t i = 0; i < n_sent; i++) /* maps that nobody uses any more */
 		assert_int_equal(sent[i].header.type, WIRE_DISARM);
 	assert_int_equal(n_sent, 2);
 }
@@ -784,7 +749,7 @@ static void test_detached_meanwhile(void **state) {
 
 	for (int plan = 0; plan < 2; plan++) {
 		assert_int_equal(image_result_new(&result), 0);
-		result->replaced = true;
+		result->made = true;
 		result->fd = memfd_new_sealed("new", "new", 3);
 		result->plan = plan;
 		result->attachments = calloc(2, sizeof(uint64_t));
@@ -797,7 +762,7 @@ static void test_detached_meanwhile(void **state) {
 		result->attachments[1] = 1; /* one is left */
 		n_sent = 0;
 		assert_int_equal(image_answer(&world->daemon.image, &world->client, 1, result), 0);
-		assert_int_equal(sent[0].image_reply.verdict, WIRE_VERDICT_REPLACED);
+		assert_int_equal(sent[0].image_reply.verdict, WIRE_VERDICT_MADE);
 		image_result_unref(result);
 	}
 }
@@ -829,14 +794,14 @@ static void test_too_many_plans(void **state) {
 	struct image_result *result;
 
 	assert_int_equal(image_result_new(&result), 0);
-	result->plan = result->replaced = true;
+	result->plan = result->made = true;
 	result->fd = memfd_new_sealed("new", "new", 3);
 	result->attachments = calloc(1, sizeof(uint64_t));
 	result->attachments[result->n_attachments++] = 1;
 	for (int i = 0; i <= PROCESS_PLANS_MAX; i++) {
 		n_sent = 0;
 		assert_int_equal(image_answer(&world->daemon.image, &world->client, 1, result), 0);
-		assert_int_equal(sent[0].image_reply.verdict == WIRE_VERDICT_REPLACED,
+		assert_int_equal(sent[0].image_reply.verdict == WIRE_VERDICT_MADE,
 				 i < PROCESS_PLANS_MAX);
 	}
 	check_own("this process has 1024 plans: no more");
@@ -844,7 +809,7 @@ static void test_too_many_plans(void **state) {
 	process_module_free(world->process, LIST_FIRST(&world->process->modules));
 	n_sent = 0;
 	assert_int_equal(image_answer(&world->daemon.image, &world->client, 1, result), 0);
-	assert_int_equal(sent[0].image_reply.verdict, WIRE_VERDICT_REPLACED);
+	assert_int_equal(sent[0].image_reply.verdict, WIRE_VERDICT_MADE);
 	assert_int_equal(sent[0].image_reply.later, WIRE_LATER_NOT);
 	image_result_unref(result);
 }
@@ -855,7 +820,7 @@ static void test_too_many_modules(void **state) {
 	struct image_result *result;
 
 	assert_int_equal(image_result_new(&result), 0);
-	result->replaced = true;
+	result->made = true;
 	result->fd = memfd_new_sealed("new", "new", 3);
 	result->attachments = calloc(1, sizeof(uint64_t));
 	result->attachments[result->n_attachments++] = 1;
@@ -863,14 +828,14 @@ static void test_too_many_modules(void **state) {
 	for (int i = 0; i < 2; i++) {
 		n_sent = 0;
 		assert_int_equal(image_answer(&world->daemon.image, &world->client, 1, result), 0);
-		assert_int_equal(sent[0].image_reply.verdict == WIRE_VERDICT_REPLACED, i == 0);
+		assert_int_equal(sent[0].image_reply.verdict == WIRE_VERDICT_MADE, i == 0);
 	}
 	check_own("quota: the processes of uid 0 have 32768 probed modules, or those of all users "
 		  "262144: no more");
 	process_module_free(world->process, LIST_FIRST(&world->process->modules));
 	n_sent = 0;
 	assert_int_equal(image_answer(&world->daemon.image, &world->client, 1, result), 0);
-	assert_int_equal(sent[0].image_reply.verdict, WIRE_VERDICT_REPLACED);
+	assert_int_equal(sent[0].image_reply.verdict, WIRE_VERDICT_MADE);
 	image_result_unref(result);
 }
 
@@ -881,13 +846,13 @@ static void test_later(void **state) {
 	struct image_result *result;
 
 	assert_int_equal(image_result_new(&result), 0);
-	result->plan = result->replaced = true;
+	result->plan = result->made = true;
 	result->fd = memfd_new_sealed("new", "new", 3);
 	result->attachments = calloc(2, sizeof(uint64_t));
 	result->attachments[result->n_attachments++] = 1;
 	result->attachments[result->n_attachments++] = 2;
 	assert_int_equal(image_answer(&world->daemon.image, &world->client, 1, result), 0);
-	for (uint32_t later = WIRE_LATER_KEEP; later <= WIRE_LATER_BARE; later++) {
+	for (uint32_t later = WIRE_LATER_KEEP; later <= WIRE_LATER_REMOVE; later++) {
 		n_sent = 0;
 		assert_int_equal(image_answer_own(&world->daemon.image, &world->client, 1, true,
 						  true, "%s", "quota"),

@@ -99,10 +99,10 @@ static void tell_images(const struct metrics_context *context, struct list *list
 	const struct image_counters *counters = &context->image->counters;
 
 	COUNTER("images", "received", counters->images, "Module images that processes sent.");
-	COUNTER("images", "replaced", counters->images_replaced,
-		"Images that got an answer with probes in it.");
+	COUNTER("images", "made", counters->images_made,
+		"Images that were answered with a twin or a plan.");
 	COUNTER("images", "own", counters->images_own,
-		"Images whose process was told to use its own.");
+		"Images whose process was told to launch its own kernels.");
 	COUNTER("images", "from_memory", counters->images_cached,
 		"Images that were answered from the daemon's memory.");
 }

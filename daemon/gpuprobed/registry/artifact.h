@@ -13,7 +13,7 @@ struct artifact {
 	const char *name; /* of the first kernel; empty: none */
 	int text; /* the PTX after all passes, sealed; -1: none */
 	uint64_t text_size;
-	int image; /* the new image, sealed */
+	int image; /* the twin's, sealed */
 	uint64_t image_size;
 };
 

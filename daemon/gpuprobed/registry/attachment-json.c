@@ -51,6 +51,8 @@ json_object *attachment_json(const struct attachment *attachment, uint32_t defau
 		json_add_bool(json, JOB_KEY_PREFIXED, true);
 	json_add_bool(json, JOB_KEY_DEVICE_FUNCTION, section->device_function);
 	json_add_string(json, JOB_KEY_POINT, section_point(section)->name);
+	if (attachment_gpu(attachment)->engine == ENGINE_PTX)
+		json_add_bool(json, JOB_KEY_PTX, true);
 	json_add_string(json, JOB_KEY_PROGRAM, attachment_gpu(attachment)->symbol);
 	if (section->point == POINT_LINE) {
 		json_add_string(json, JOB_KEY_FILE, section->file);

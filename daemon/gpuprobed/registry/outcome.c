@@ -186,7 +186,7 @@ bool outcome_log_has(const struct outcome_log *log, pid_t pid,
 
 	LIST_FOREACH(outcome, &log->same[bucket], same)
 		if (outcome->pid == pid && outcome->n_attachments == subject->n_attachments &&
-		    strcmp(outcome->reason, reason) == 0 &&
+		    strcmp(outcome->reason, reason) == 0 && outcome->engine == subject->engine &&
 		    strcmp(outcome->kernel, subject->kernel ?: "") == 0 &&
 		    (!subject->n_attachments ||
 		     memcmp(outcome->attachments, subject->attachments,
@@ -196,9 +196,14 @@ bool outcome_log_has(const struct outcome_log *log, pid_t pid,
 }
 
 const char *outcome_engine_name(enum outcome_engine engine) {
-	return engine == OUTCOME_ENGINE_PTX         ? "ptx"
-	       : engine == OUTCOME_ENGINE_SANITIZER ? "sanitizer"
-						    : "";
+	static const char *const names[] = {
+		[OUTCOME_ENGINE_NONE] = "",
+		[OUTCOME_ENGINE_PTX] = "ptx",
+		[OUTCOME_ENGINE_SANITIZER] = "sanitizer",
+		[OUTCOME_ENGINE_MACHINE_CODE] = "machine code",
+	};
+
+	return names[engine];
 }
 
 const char *outcome_kind_name(enum outcome_kind kind) {

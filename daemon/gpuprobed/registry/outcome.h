@@ -21,6 +21,7 @@ enum outcome_engine {
 	OUTCOME_ENGINE_NONE,
 	OUTCOME_ENGINE_PTX,
 	OUTCOME_ENGINE_SANITIZER,
+	OUTCOME_ENGINE_MACHINE_CODE, /* a twin that was made from machine code */
 };
 
 #define OUTCOME_MAX 4096 /* remembered */
@@ -114,7 +115,8 @@ const char *outcome_kind_name(enum outcome_kind kind);
  */
 bool outcome_is_left_alone(const char *text);
 
-const char *outcome_engine_name(enum outcome_engine engine); /* "ptx", "sanitizer" or empty */
+const char *outcome_engine_name(
+	enum outcome_engine engine); /* "ptx", "sanitizer", "machine code" or empty */
 
 /* Whether the outcome is about a kernel that the pattern means (job.md, "Kernel names"). */
 bool outcome_means(const struct outcome *outcome, const char *pattern);

@@ -87,6 +87,15 @@ void gpu_program_init(struct gpu_program *program) {
 	*program = (struct gpu_program){ .fd = -1, .patch_fd = -1 };
 }
 
+uint32_t gpu_program_words(const struct gpu_program *program) {
+	uint32_t words = 0;
+
+	for (size_t i = 0; i < program->n_context; i++)
+		if (point_is_thread(program->context[i]))
+			words |= UINT32_C(1) << (program->context[i] - POINT_THREAD) / 8;
+	return words;
+}
+
 void gpu_program_deinit(struct gpu_program *program) {
 	program->fd = fd_close(program->fd);
 	program->patch_fd = fd_close(program->patch_fd);

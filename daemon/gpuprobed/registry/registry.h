@@ -150,6 +150,9 @@ struct object *object_free(struct object *object);
 void gpu_program_init(struct gpu_program *program);
 void gpu_program_deinit(struct gpu_program *program);
 
+/* The words of a thread's variables that it uses: bit i is word i. */
+uint32_t gpu_program_words(const struct gpu_program *program);
+
 /* A fresh attachment of the object, not in the registry yet. 0 or -ENOMEM. */
 int attachment_new(struct attachment **attachmentp, struct object *object,
 		   enum attachment_kind kind);

@@ -135,15 +135,15 @@ const struct config_setting config_settings[] = {
 		  "times\n"
 		  "(default: what the pass kprobe_entry says, " DAEMON_STUB_DEFAULT ")" },
 	{ "keep-artifacts", CONFIG_TEXT, .offset = AT(keep_artifacts), .argument = "DIR",
-	  .help = "keep the PTX and the new image of each replaced image in DIR" },
+	  .help = "keep the PTX and the image of each twin in DIR" },
 	{ "engine", CONFIG_LIST, CONFIG_LIVE, .offset = AT(engine_texts),
 	  .apply = config_apply_engine, .argument = "ENGINE[:MATCH]",
-	  .help = "how probes get into kernels of processes: ptx (the default) and auto: by "
-		  "twins, from PTX;\n"
-		  "sanitizer: into machine code, by NVIDIA's library; off: not at all. MATCH: "
-		  "uid=N, exe=PATH,\n"
-		  "comm=NAME or cgroup=PATH; the first one that matches decides, a rule without "
-		  "one is for all "
+	  .help = "how probes get into kernels of processes: ptx (the default): by twins, from "
+		  "PTX; auto: from machine\n"
+		  "code, too, where an image has no PTX; sanitizer: into machine code, by NVIDIA's "
+		  "library; off:\n"
+		  "not at all. MATCH: uid=N, exe=PATH, comm=NAME or\n"
+		  "cgroup=PATH; the first one that matches decides, a rule without one is for all "
 		  "others.\n"
 		  "NVIDIA's profilers do not work in processes that have the sanitizer engine" },
 	{ "exclude", CONFIG_LIST, CONFIG_LIVE, .offset = AT(excludes),

@@ -28,6 +28,7 @@
 #include "host-maps.h"
 #include "host-target.h"
 #include "daemon/gpuprobed/map/map.h"
+#include "lib/bpf/thread-section.h"
 
 #define LOG_SIZE ((size_t)1 << 20)
 
@@ -181,6 +182,22 @@ static bool program_uses(const struct bpf_program *program, int fd) {
 	return false;
 }
 
+/* After loading: no program on the host has a thread of a GPU. */
+static int check_thread(const struct host *host, struct verify_report *report) {
+	struct bpf_map *map =
+		host->linked->thread
+			? bpf_object__find_map_by_name(host->object, THREAD_LINKED_SECTION)
+			: NULL;
+
+	for (size_t p = 0; map && p < LINKED_PROGRAMS_MAX; p++)
+		if (host->programs[p] && program_uses(host->programs[p], bpf_map__fd(map)))
+			return verify_report_set(report, HOST_E_INVALID, p,
+						 "program %s runs on the host, where there are no "
+						 "variables of a GPU's thread (.thread)",
+						 host->linked->programs[p].name);
+	return 0;
+}
+
 /* After loading: notes which maps host programs use, and checks that those shared with the GPU can
  * be. */
 static int find_maps(struct host *host, uint64_t gpu, struct verify_report *report) {
@@ -252,7 +269,15 @@ static int host_open(struct host *host, const void *elf, size_t n_elf, char *log
 	LIBBPF_OPTS(bpf_object_open_opts, options, .object_name = "gpuprobe_host",
 		    .kernel_log_buf = log, .kernel_log_size = LOG_SIZE, .kernel_log_level = 0);
 
-	host->object = bpf_object__open_mem(elf, n_elf, &options);
+	void *marked = malloc(n_elf ? n_elf : 1);
+
+	if (!marked)
+		return -ENOMEM;
+	memcpy(marked, elf, n_elf);
+	if (host->linked->thread)
+		thread_section_mark(marked, n_elf);
+	host->object = bpf_object__open_mem(marked, n_elf, &options);
+	free(marked);
 	if (!host->object)
 		return report_libbpf(report, HOST_E_INVALID, SIZE_MAX,
 				     "libbpf does not open the object", errno);
@@ -308,6 +333,8 @@ int host_new(struct host **hostp, const void *elf, size_t n_elf, const struct li
 		r = prepare_maps(host, used, report);
 	if (!r)
 		r = load(host, log, report);
+	if (!r)
+		r = check_thread(host, report);
 	if (!r)
 		r = find_maps(host, gpu_maps(linked, blob, gpu_programs), report);
 	host->linked = NULL;

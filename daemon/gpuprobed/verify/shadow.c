@@ -21,8 +21,8 @@
  * Map types become kernel types with the same values. Arrays and hashes, percpu or not, become
  * small hashes: newer verifiers know that the lookup of a constant index in an array is never NULL,
  * but on a GPU it is NULL as long as the probe's map is not there. Data sections stay arrays, whose
- * values can be pointed to. Maps get few entries: they are never used, and fewer entries never let
- * the verifier prove more.
+ * values can be pointed to; variables of a thread are one more. Maps get few entries: they are
+ * never used, and fewer entries never let the verifier prove more.
  *
  * The input comes from a worker that has seen a stranger's object: instructions and records are
  * checked as far as this transformation relies on them; the kernel checks the rest.
@@ -64,6 +64,11 @@ __attribute__((format(printf, 3, 4))) static int fail(char *error, int result, c
 	return result;
 }
 
+/* `number` *= 1: a register that was never set, or holds an address, is refused. */
+static struct bpf_insn take_number(uint8_t number) {
+	return INSN(BPF_ALU64 | BPF_MUL | BPF_K, number, 0, 0, 1);
+}
+
 /* Writes a stub's instructions; returns how many. */
 static size_t stub_emit(enum helper_stub stub, struct bpf_insn *out) {
 	size_t n = 0;
@@ -80,6 +85,21 @@ static size_t stub_emit(enum helper_stub stub, struct bpf_insn *out) {
 		out[n++] = CALL(BPF_FUNC_ktime_get_ns);
 		break;
 	case HELPER_STUB_SCALAR:
+	case HELPER_STUB_NUMBER1:
+	case HELPER_STUB_NUMBER2:
+	case HELPER_STUB_NUMBER3:
+		for (uint8_t i = 1; i <= (int)stub - HELPER_STUB_SCALAR; i++)
+			out[n++] = take_number(i);
+		out[n++] = CALL(BPF_FUNC_ktime_get_ns);
+		break;
+	case HELPER_STUB_BIT:
+		out[n++] = take_number(BPF_REG_1);
+		out[n++] = CALL(BPF_FUNC_ktime_get_ns);
+		out[n++] = INSN(BPF_ALU64 | BPF_AND | BPF_K, BPF_REG_0, 0, 0, 63);
+		break;
+	case HELPER_STUB_ATOMIC: /* of an atomic addition the verifier wants alignment, too */
+		out[n++] = take_number(BPF_REG_2);
+		out[n++] = INSN(BPF_STX | BPF_ATOMIC | BPF_DW, BPF_REG_1, BPF_REG_2, 0, BPF_ADD);
 		out[n++] = CALL(BPF_FUNC_ktime_get_ns);
 		break;
 	case HELPER_STUB_LANE:
@@ -113,7 +133,7 @@ static size_t stub_emit(enum helper_stub stub, struct bpf_insn *out) {
  * function, as bpf_loop takes it. i: of n instructions.
  */
 static int check_load(const struct linked *linked, const struct bpf_insn *insn, size_t i, size_t n,
-		      uint64_t *maps, char *error) {
+		      struct shadow *shadow, char *error) {
 	int64_t to = (int64_t)i + 1 + insn->imm;
 	const struct linked_map *map;
 
@@ -126,13 +146,18 @@ static int check_load(const struct linked *linked, const struct bpf_insn *insn, 
 			    "insn %zu: the address of a function or of a symbol of the kernel is "
 			    "no use on a GPU",
 			    i);
+	if (insn->src_reg == BPF_PSEUDO_MAP_IDX_VALUE && insn->imm == LINKED_THREAD &&
+	    linked->thread) {
+		shadow->thread = true;
+		return 0;
+	}
 	if (insn->imm < 0 || (size_t)insn->imm >= linked->n_maps)
 		return fail(error, SHADOW_E_INVALID, "there is no map %d", insn->imm);
 	map = &linked->maps[insn->imm];
 	if ((insn->src_reg == BPF_PSEUDO_MAP_IDX_VALUE) != (map->internal != LINKED_MAP_DECLARED))
 		return fail(error, SHADOW_E_INVALID, "map %s is referred to in the wrong way",
 			    map->name);
-	*maps |= UINT64_C(1) << insn->imm;
+	shadow->maps |= UINT64_C(1) << insn->imm;
 	return 0;
 }
 
@@ -155,7 +180,7 @@ static int transform(const struct linked *linked, struct shadow *shadow, bool al
 			if (i + 1 == n)
 				return fail(error, SHADOW_E_INVALID,
 					    "insn %zu: half an instruction", i);
-			r = check_load(linked, insn, i, n, &shadow->maps, error);
+			r = check_load(linked, insn, i, n, shadow, error);
 			if (r)
 				return r;
 			i++;
@@ -411,6 +436,14 @@ static bool sizes_valid(const struct linked_map *map) {
 	if (map->internal != LINKED_MAP_DECLARED && map->max_entries != 1)
 		return false;
 	return hash ? map->key_size && map->key_size <= SHADOW_KEY_SIZE_MAX : map->key_size == 4;
+}
+
+struct shadow_map shadow_thread_make(const struct linked *linked) {
+	return (struct shadow_map){ .name = "thread",
+				    .type = BPF_MAP_TYPE_ARRAY,
+				    .key_size = 4,
+				    .value_size = linked->thread,
+				    .max_entries = 1 };
 }
 
 int shadow_map_make(const struct linked_map *map, uint32_t page_size, struct shadow_map *shadow,

@@ -34,6 +34,7 @@ struct shadow {
 	void *line_info;
 	uint32_t n_line_info, line_info_size;
 	uint64_t maps; /* bit i: map i is used */
+	bool thread; /* variables of a thread are used: map LINKED_THREAD */
 	uint32_t kfuncs; /* bit i: it calls function i of enum kfunc */
 };
 
@@ -61,6 +62,9 @@ void shadow_bind(struct shadow *shadow, const int32_t ids[static _KFUNC_N]);
  */
 bool shadow_explain(const struct linked *linked, const void *blob, size_t index,
 		    const char *conclusion, char text[static SHADOW_ERROR_SIZE]);
+
+/* What stands for the variables of a thread: data that nobody knows. */
+struct shadow_map shadow_thread_make(const struct linked *linked);
 
 /* The shadow of a map. page_size: of this machine. 0 or a positive result. */
 int shadow_map_make(const struct linked_map *map, uint32_t page_size, struct shadow_map *shadow,

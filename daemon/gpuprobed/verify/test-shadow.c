@@ -82,6 +82,31 @@ static void test_untouched(void **state) {
 	shadow_deinit(&shadow);
 }
 
+/* Variables of a thread: data that is as large, for the verifier; where there are none, no map. */
+static void test_thread(void **state) {
+	const struct bpf_insn insns[] = { LOAD(BPF_PSEUDO_MAP_IDX_VALUE, LINKED_THREAD), EXIT };
+	const struct bpf_insn reference[] = { LOAD(BPF_PSEUDO_MAP_IDX, LINKED_THREAD), EXIT };
+	struct shadow_map map;
+	struct shadow shadow;
+
+	MAKE(insns);
+	assert_int_equal(make(&shadow, false), SHADOW_E_INVALID);
+	linked->thread = 20;
+	assert_int_equal(make(&shadow, false), 0);
+	assert_memory_equal(shadow.insns, insns, sizeof(insns));
+	assert_true(shadow.thread);
+	assert_int_equal(shadow.maps, 0);
+	shadow_deinit(&shadow);
+	map = shadow_thread_make(linked);
+	assert_int_equal(map.type, BPF_MAP_TYPE_ARRAY);
+	assert_int_equal(map.value_size, 20);
+	assert_int_equal(map.max_entries, 1);
+	assert_false(map.freeze || map.flags);
+	MAKE(reference);
+	linked->thread = 20;
+	assert_int_equal(make(&shadow, false), SHADOW_E_INVALID);
+}
+
 /*
  * Each helper's call becomes a call into the part behind the program, whose records follow in
  * order.
@@ -136,6 +161,37 @@ static void test_replaced(void **state) {
 		assert_int_equal(lines[i + 1].insn_off, functions[i].insn_off);
 		assert_int_equal(lines[i + 1].line_off, 0);
 	}
+	shadow_deinit(&shadow);
+}
+
+/* What takes numbers shows the verifier that they are; what changes memory, that it may. */
+static void test_numbers(void **state) {
+	const struct bpf_insn insns[] = { CALL(531), CALL(520), CALL(516), CALL(514),
+					  CALL(530), CALL(526), CALL(529), EXIT };
+	static const uint8_t numbers[] = { 3, 2, 1, 0, 1 };
+	const struct bpf_insn *stub;
+	struct shadow shadow;
+
+	MAKE(insns);
+	assert_int_equal(make(&shadow, false), 0);
+	for (size_t i = 0; i < 5; i++) {
+		stub = &shadow.insns[i + 1 + (size_t)shadow.insns[i].imm];
+		for (uint8_t n = 1; n <= numbers[i]; n++, stub++) {
+			assert_int_equal(stub->code, BPF_ALU64 | BPF_MUL | BPF_K);
+			assert_int_equal(stub->dst_reg, n);
+			assert_int_equal(stub->imm, 1);
+		}
+		assert_int_equal(stub[0].imm, BPF_FUNC_ktime_get_ns);
+		assert_int_equal(stub[1].code,
+				 i == 4 ? BPF_ALU64 | BPF_AND | BPF_K : BPF_JMP | BPF_EXIT);
+		assert_int_equal(stub[1].imm, i == 4 ? 63 : 0);
+	}
+	stub = &shadow.insns[5 + 1 + (size_t)shadow.insns[5].imm];
+	assert_ptr_equal(stub, &shadow.insns[6 + 1 + (size_t)shadow.insns[6].imm]);
+	assert_int_equal(stub[0].dst_reg, 2);
+	assert_int_equal(stub[1].code, BPF_STX | BPF_ATOMIC | BPF_DW);
+	assert_int_equal(stub[1].dst_reg, 1);
+	assert_int_equal(stub[1].src_reg, 2);
 	shadow_deinit(&shadow);
 }
 
@@ -400,7 +456,8 @@ static void test_map_types(void **state) {
 int main(void) {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_untouched), cmocka_unit_test(test_replaced),
-		cmocka_unit_test(test_loops),     cmocka_unit_test(test_older_kernel),
+		cmocka_unit_test(test_numbers),   cmocka_unit_test(test_loops),
+		cmocka_unit_test(test_thread),    cmocka_unit_test(test_older_kernel),
 		cmocka_unit_test(test_records),   cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_exit),      cmocka_unit_test(test_missing),
 		cmocka_unit_test(test_outside),   cmocka_unit_test(test_maps),

@@ -76,7 +76,7 @@ static void test_accepted(void **state) {
 	static const char *const names[] = { "counter",   "calls",        "context",    "globals",
 					     "gpu-array", "hash-ring",    "helpers",    "log",
 					     "percpu",    "rodata-bound", "configured", "host",
-					     "rings",     "sections",     "hash_count" };
+					     "rings",     "sections",     "hash_count", "numbers" };
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		struct link_output *output = link_named(names[i]);
@@ -116,6 +116,10 @@ static void test_refused(void **state) {
 		"count[1] = 2;");
 	refused("no-null-check", "invalid mem access 'map_value_or_null'", "*count += 1;");
 	refused("bad-pointer", "invalid mem access 'scalar'", "bpf_get_thread_idx(&x, bad, &x);");
+	refused("bad-atomic", "invalid mem access 'map_value_or_null'",
+		"bpf_atomic_max_u64(most, 1);");
+	refused("bad-number", "pointer arithmetic with *= operator prohibited",
+		"bpf_warp_sum((__u64)value)");
 	refused("parameter", "invalid mem access 'scalar'", "ctx->params[0]");
 	refused("context-beyond", "invalid bpf_context access off=168 size=8", "ctx + 168");
 	refused("endless", "a loop without an end", NULL);

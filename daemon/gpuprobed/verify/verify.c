@@ -35,7 +35,7 @@
 struct verify {
 	const struct linked *linked;
 	const uint8_t *blob;
-	int maps[LINKED_MAPS_MAX]; /* descriptors by index, for fd_array; 0: not created */
+	int maps[LINKED_THREAD + 1]; /* descriptors by index, for fd_array; 0: not created */
 	int btf; /* -1: none */
 	int32_t kfuncs[_KFUNC_N]; /* ids of the kernel's BTF; 0: not looked up */
 	char *log; /* LOG_SIZE bytes */
@@ -206,39 +206,53 @@ int verify_report_log(struct verify_report *report, int result, size_t program, 
 	return report_log(report, result, program, log, error, NULL, NULL);
 }
 
+/* Creates a map. name: for messages. */
+static int shadow_create(struct verify *v, size_t index, size_t program,
+			 const struct shadow_map *shadow, const char *name) {
+	LIBBPF_OPTS(bpf_map_create_opts, options, .map_flags = shadow->flags);
+	int fd = bpf_map_create((enum bpf_map_type)shadow->type, shadow->name, shadow->key_size,
+				shadow->value_size, shadow->max_entries, &options);
+
+	if (fd == -EPERM || fd == -EACCES)
+		return not_permitted(v);
+	if (fd < 0)
+		return verify_report_set(v->report, VERIFY_E_INVALID, program,
+					 "map %s: the kernel does not create it: %s", name,
+					 strerror(-fd));
+	v->maps[index] = fd;
+	return 0;
+}
+
+/* What stands for the variables of a thread. */
+static int thread_create(struct verify *v, size_t program) {
+	const struct shadow_map shadow = shadow_thread_make(v->linked);
+
+	return shadow_create(v, LINKED_THREAD, program, &shadow, ".thread");
+}
+
 /* Creates the map, with its initial bytes if the verifier may rely on them. */
 static int map_create(struct verify *v, size_t index, size_t program) {
 	const struct linked_map *map = &v->linked->maps[index];
-	LIBBPF_OPTS(bpf_map_create_opts, options);
 	char error[SHADOW_ERROR_SIZE];
 	struct shadow_map shadow;
 	const uint32_t key = 0;
-	int fd, r;
+	int r;
 
 	r = shadow_map_make(map, (uint32_t)sysconf(_SC_PAGESIZE), &shadow, error);
 	if (r)
 		return verify_report_set(
 			v->report, r == SHADOW_E_REFUSED ? VERIFY_E_REFUSED : VERIFY_E_INVALID,
 			program, "%s", error);
-	options.map_flags = shadow.flags;
-	fd = bpf_map_create((enum bpf_map_type)shadow.type, shadow.name, shadow.key_size,
-			    shadow.value_size, shadow.max_entries, &options);
-	if (fd == -EPERM || fd == -EACCES)
-		return not_permitted(v);
-	if (fd < 0)
-		return verify_report_set(v->report, VERIFY_E_INVALID, program,
-					 "map %s: the kernel does not create it: %s", map->name,
-					 strerror(-fd));
-	v->maps[index] = fd;
-	if (!shadow.freeze)
-		return 0;
+	r = shadow_create(v, index, program, &shadow, map->name);
+	if (r || !shadow.freeze)
+		return r;
 	if (map->initial.count != map->value_size || map->initial.offset > v->linked->size ||
 	    map->initial.count > v->linked->size - map->initial.offset)
 		return verify_report_set(v->report, VERIFY_E_INVALID, program,
 					 "map %s: no initial values", map->name);
-	r = bpf_map_update_elem(fd, &key, v->blob + map->initial.offset, BPF_ANY);
+	r = bpf_map_update_elem(v->maps[index], &key, v->blob + map->initial.offset, BPF_ANY);
 	if (!r)
-		r = bpf_map_freeze(fd);
+		r = bpf_map_freeze(v->maps[index]);
 	return r < 0 ? r : 0;
 }
 
@@ -366,6 +380,8 @@ static int program_run(struct verify *v, size_t index, const struct verify_optio
 	for (size_t i = 0; i < v->linked->n_maps && !r; i++)
 		if ((shadow.maps & UINT64_C(1) << i) && !v->maps[i])
 			r = map_create(v, i, index);
+	if (!r && shadow.thread && !v->maps[LINKED_THREAD])
+		r = thread_create(v, index);
 	if (!r)
 		r = kfuncs_bind(v, &shadow, index);
 	if (!r)
@@ -386,7 +402,7 @@ int verify_object(const struct linked *linked, const void *blob, uint64_t progra
 	for (size_t i = 0; i < linked->n_programs && !r; i++)
 		if (programs & UINT64_C(1) << i)
 			r = program_run(&v, i, options);
-	for (size_t i = 0; i < linked->n_maps; i++)
+	for (size_t i = 0; i <= LINKED_THREAD; i++)
 		if (v.maps[i] > 0)
 			close(v.maps[i]);
 	if (v.btf >= 0)

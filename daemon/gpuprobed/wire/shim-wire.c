@@ -35,11 +35,8 @@ static const char *shim_image_check(const struct wire_image *image) {
 	if (image->kind == WIRE_IMAGE_NAMES &&
 	    (image->image_size > PATCH_NAMES_SIZE_MAX || image->flags))
 		return "list of names out of range";
-	if (image->flags & ~(uint32_t)(WIRE_IMAGE_FLAG_RELOCATABLE | WIRE_IMAGE_FLAG_OPTIONS |
-				       WIRE_IMAGE_FLAG_TWIN | WIRE_IMAGE_FLAG_AWAITED))
+	if (image->flags & ~(uint32_t)WIRE_IMAGE_FLAG_AWAITED)
 		return "unknown image flags";
-	if ((image->flags & WIRE_IMAGE_FLAG_AWAITED) && !(image->flags & WIRE_IMAGE_FLAG_TWIN))
-		return "an image is awaited that is no twin";
 	if (image->capability_major < 1 || image->capability_major > SHIM_CAPABILITY_MAJOR_MAX ||
 	    image->capability_minor > 9)
 		return "compute capability out of range";

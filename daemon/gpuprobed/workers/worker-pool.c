@@ -307,19 +307,12 @@ static void worker_pool_end_trouble(struct worker_pool *pool) {
 		pool->trouble[0] = '\0';
 }
 
-void worker_pool_update(struct worker_pool *pool) {
-	struct worker_task *task, *next;
-	uint64_t now = uv_now(pool->loop), wait, extra_wait;
+/* Gives tasks to idle workers. Functions of tasks may submit tasks: only the list head is looked at
+ * after one was called. */
+static void worker_pool_assign(struct worker_pool *pool) {
+	struct worker_task *task;
 	struct worker *worker;
 
-	if (pool->freed) {
-		if (!pool->timer_open && TAILQ_EMPTY(&pool->list))
-			worker_pool_destroy(pool);
-		return;
-	}
-	worker_pool_end_trouble(pool);
-	/* Functions of tasks may submit tasks: only the list head is looked at after one was
-	 * called. */
 	while (!TAILQ_EMPTY(&pool->queue) && worker_pool_idle(pool, NULL) &&
 	       (task = worker_pool_next(pool))) {
 		worker = worker_pool_idle(pool, task);
@@ -339,11 +332,22 @@ void worker_pool_update(struct worker_pool *pool) {
 		else
 			worker_task_free(task);
 	}
-restart:
-	for (task = TAILQ_FIRST(&pool->queue); task; task = next) {
-		next = TAILQ_NEXT(task, link);
-		if (task->queue_until > now && !(pool->trouble[0] && !pool->n_alive))
-			continue;
+}
+
+/* A task that has waited in vain: until it is late, or there is no worker at all. NULL: none. */
+static struct worker_task *worker_pool_in_vain(const struct worker_pool *pool, uint64_t now) {
+	struct worker_task *task;
+
+	TAILQ_FOREACH(task, &pool->queue, link)
+		if (task->queue_until <= now || (pool->trouble[0] && !pool->n_alive))
+			return task;
+	return NULL;
+}
+
+static void worker_pool_give_up(struct worker_pool *pool, uint64_t now) {
+	struct worker_task *task;
+
+	while ((task = worker_pool_in_vain(pool, now))) {
 		TAILQ_REMOVE(&pool->queue, task, link);
 		pool->n_queue--;
 		if (task->cancelled) {
@@ -356,8 +360,21 @@ restart:
 		} else {
 			worker_task_complete(task, WORKER_POOL_E_UNAVAILABLE, NULL, pool->trouble);
 		}
-		goto restart;
 	}
+}
+
+void worker_pool_update(struct worker_pool *pool) {
+	uint64_t now = uv_now(pool->loop), wait, extra_wait;
+	const struct worker_task *task;
+
+	if (pool->freed) {
+		if (!pool->timer_open && TAILQ_EMPTY(&pool->list))
+			worker_pool_destroy(pool);
+		return;
+	}
+	worker_pool_end_trouble(pool);
+	worker_pool_assign(pool);
+	worker_pool_give_up(pool, now);
 	worker_pool_shrink(pool);
 	wait = worker_pool_restart(pool, now);
 	extra_wait = worker_pool_extra_wait(pool, now);

@@ -22,6 +22,24 @@ static void note_maps(struct analysis *a, uint64_t maps) {
 	analysis_escape(a, &value);
 }
 
+/* A helper wants an address in memory. */
+static int helper_takes_no_thread(struct analysis *a, size_t pc, const struct value *address) {
+	return fault_at(a->fault, pc,
+			"a helper cannot take the address of %s, which is a register: copy it to a "
+			"variable of the function",
+			analysis_thread_name(a, address));
+}
+
+/* A helper writes `n` bytes at an address plus an offset. */
+static int helper_writes(struct analysis *a, struct analysis_frame *state, uint32_t frame,
+			 size_t pc, const struct value *address, int64_t offset, unsigned n) {
+	const struct value scalar = value_scalar(0, 0);
+
+	if (address->kind == VALUE_THREAD)
+		return helper_takes_no_thread(a, pc, address);
+	return analysis_store(a, state, frame, pc, address, offset, n, &scalar);
+}
+
 /* A helper reads `size` bytes at an address that stay what they are. */
 static int helper_reads(struct analysis *a, struct analysis_frame *state, uint32_t frame, size_t pc,
 			const struct value *address, uint64_t size) {
@@ -50,6 +68,8 @@ static int helper_reads(struct analysis *a, struct analysis_frame *state, uint32
 		return fault_at(a->fault, pc, "a helper would read through a reference to a map");
 	case VALUE_RECORD:
 		return analysis_check_record(a, pc, address, 0, size);
+	case VALUE_THREAD:
+		return helper_takes_no_thread(a, pc, address);
 	case VALUE_CONTEXT:
 	case VALUE_LOST:
 		return fault_at(a->fault, pc,
@@ -167,7 +187,7 @@ static int step_update(struct analysis *a, struct analysis_frame *state, uint32_
 /* bpf_get_current_comm(buffer, size) */
 static int step_comm(struct analysis *a, struct analysis_frame *state, uint32_t frame, size_t pc,
 		     const struct helper *helper) {
-	struct value *regs = state->registers, scalar = value_scalar(0, 0);
+	struct value *regs = state->registers;
 	uint64_t size = regs[2].bits;
 	int r = 0;
 
@@ -175,8 +195,7 @@ static int step_comm(struct analysis *a, struct analysis_frame *state, uint32_t 
 		return fault_at(a->fault, pc, "%s (%u): R2 is not a constant of 1 to %u",
 				helper->name, helper->id, COMM_SIZE_MAX);
 	for (uint64_t i = 0; !r && i < size; i += size - i >= 8 ? 8 : 1)
-		r = analysis_store(a, state, frame, pc, regs + 1, (int64_t)i, size - i >= 8 ? 8 : 1,
-				   &scalar);
+		r = helper_writes(a, state, frame, pc, regs + 1, (int64_t)i, size - i >= 8 ? 8 : 1);
 	return r;
 }
 
@@ -245,6 +264,35 @@ static int step_log(struct analysis *a, struct analysis_frame *state, uint32_t f
 	return r;
 }
 
+/* What a helper takes for a number goes where we do not follow it. */
+static int take_number(struct analysis *a, size_t pc, const struct helper *helper, unsigned reg,
+		       const struct value *value) {
+	if (value_is_symbolic(value))
+		return fault_at(a->fault, pc, "%s (%u): R%u is no number", helper->name, helper->id,
+				reg);
+	analysis_escape(a, value);
+	return 0;
+}
+
+/* Helpers that change a map's value atomically: bpf_atomic_max_u64(address, number) */
+static int step_map_atomic(struct analysis *a, size_t pc, const struct helper *helper,
+			   const struct value *regs) {
+	const struct translate_map *map;
+
+	if (regs[1].kind == VALUE_THREAD)
+		return helper_takes_no_thread(a, pc, regs + 1);
+	if (regs[1].kind != VALUE_MAP_VALUE)
+		return fault_at(a->fault, pc,
+				"%s (%u): R1 is not always an address in a value of the same map",
+				helper->name, helper->id);
+	map = a->maps + regs[1].ref;
+	if (map->constant)
+		return fault_at(a->fault, pc, "%s (%u): map %.64s is constant", helper->name,
+				helper->id, map->name);
+	analysis_note(a, regs[1].ref, MAP_USE_OTHER);
+	return take_number(a, pc, helper, 2, regs + 2);
+}
+
 int analysis_helper(struct analysis *a, struct analysis_frame *state, uint32_t frame, size_t pc) {
 	uint32_t id = (uint32_t)a->flow->insns[pc].imm, map;
 	const struct helper *helper = helper_find((int32_t)id);
@@ -270,7 +318,14 @@ int analysis_helper(struct analysis *a, struct analysis_frame *state, uint32_t f
 		break;
 	case HELPER_TRIPLE:
 		for (unsigned i = 1; !r && i <= 3; i++)
-			r = analysis_store(a, state, frame, pc, regs + i, 0, 8, &scalar);
+			r = helper_writes(a, state, frame, pc, regs + i, 0, 8);
+		break;
+	case HELPER_NUMBER:
+		for (unsigned i = 1; !r && i <= helper_arguments(helper); i++)
+			r = take_number(a, pc, helper, i, regs + i);
+		break;
+	case HELPER_ATOMIC:
+		r = step_map_atomic(a, pc, helper, regs);
 		break;
 	case HELPER_COMM:
 		r = step_comm(a, state, frame, pc, helper);

@@ -22,6 +22,11 @@ int analysis_load(struct analysis *a, struct analysis_frame *state, uint32_t fra
 		  const struct value *base, int64_t offset, unsigned n, bool sign,
 		  struct value *value);
 
+/* analysis-thread.c */
+const char *analysis_thread_name(const struct analysis *a, const struct value *address);
+int analysis_check_thread(struct analysis *a, size_t pc, const struct value *address,
+			  int64_t offset, unsigned n);
+
 /* analysis-helper.c */
 int analysis_helper(struct analysis *a, struct analysis_frame *state, uint32_t frame, size_t pc);
 int analysis_kfunc(struct analysis *a, struct analysis_frame *state, uint32_t frame, size_t pc);

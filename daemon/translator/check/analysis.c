@@ -51,10 +51,17 @@ struct analysis_frame *analysis_frame_state(const struct analysis *a, struct ana
 	return NULL;
 }
 
-static const char *symbolic_name(const struct value *value) {
-	return value->kind == VALUE_CONTEXT  ? "its context"
-	       : value->kind == VALUE_RECORD ? "a reserved record"
-					     : "what may be its context or a reserved record";
+static const char *symbolic_name(const struct analysis *a, const struct value *value) {
+	switch (value->kind) {
+	case VALUE_CONTEXT:
+		return "its context";
+	case VALUE_RECORD:
+		return "a reserved record";
+	case VALUE_THREAD:
+		return analysis_thread_name(a, value);
+	default:
+		return "what may be its context, a reserved record or a variable of a thread";
+	}
 }
 
 /* What a load or store at a constant offset of r10 may touch. */
@@ -218,7 +225,7 @@ int analysis_store(struct analysis *a, struct analysis_frame *state, uint32_t fr
 
 	if (value_is_symbolic(value) && !(base->kind == VALUE_STACK && base->exact && n == 8 &&
 					  (offset + (int64_t)base->bits) % 8 == 0))
-		return fault_at(a->fault, pc, "stores the address of %s", symbolic_name(value));
+		return fault_at(a->fault, pc, "stores the address of %s", symbolic_name(a, value));
 	switch (base->kind) {
 	case VALUE_STACK:
 		offset += (int64_t)base->bits;
@@ -245,9 +252,12 @@ int analysis_store(struct analysis *a, struct analysis_frame *state, uint32_t fr
 	case VALUE_RECORD:
 		analysis_escape(a, value);
 		return analysis_check_record(a, pc, base, offset, n);
+	case VALUE_THREAD:
+		analysis_escape(a, value);
+		return analysis_check_thread(a, pc, base, offset, n);
 	case VALUE_CONTEXT:
 	case VALUE_LOST:
-		return fault_at(a->fault, pc, "stores to %s", symbolic_name(base));
+		return fault_at(a->fault, pc, "stores to %s", symbolic_name(a, base));
 	default:
 		analysis_escape(a, base);
 		analysis_escape(a, value);
@@ -288,11 +298,14 @@ int analysis_load(struct analysis *a, struct analysis_frame *state, uint32_t fra
 	case VALUE_RECORD:
 		*value = value_scalar(0, 0);
 		return analysis_check_record(a, pc, base, offset, n);
+	case VALUE_THREAD:
+		*value = value_scalar(0, 0);
+		return analysis_check_thread(a, pc, base, offset, n);
 	case VALUE_CONTEXT:
 		*value = value_scalar(0, 0);
 		return read_context(a, pc, offset + (int64_t)base->bits, n);
 	case VALUE_LOST:
-		return fault_at(a->fault, pc, "loads through %s", symbolic_name(base));
+		return fault_at(a->fault, pc, "loads through %s", symbolic_name(a, base));
 	default:
 		analysis_escape(a, base);
 		*value = value_scalar(0, analysis_all_maps(a, state, frame));
@@ -311,6 +324,13 @@ static int step_ld_imm64(struct analysis *a, struct analysis_frame *state, size_
 	}
 	if (insn_is_function(insn)) {
 		*dst = value_const(insn_function_number(insn, (int64_t)pc));
+		return 0;
+	}
+	if (insn_is_thread(insn)) {
+		*dst = (struct value){ .kind = VALUE_THREAD,
+				       .exact = true,
+				       .size = a->thread->size,
+				       .bits = (uint32_t)insn[1].imm };
 		return 0;
 	}
 	*dst = (struct value){ .kind = VALUE_MAP, .ref = (uint32_t)insn->imm };
@@ -343,7 +363,8 @@ static int step_atomic(struct analysis *a, struct analysis_frame *state, uint32_
 	int r = 0;
 
 	if (value_is_symbolic(operand))
-		return fault_at(a->fault, pc, "stores the address of %s", symbolic_name(operand));
+		return fault_at(a->fault, pc, "stores the address of %s",
+				symbolic_name(a, operand));
 	if (base->kind == VALUE_MAP_VALUE && insn->imm == BPF_ADD && !a->maps[base->ref].constant) {
 		analysis_note(a, base->ref, n == 8 ? MAP_USE_ADD64 : MAP_USE_ADD32);
 		analysis_escape(a, operand);
@@ -379,7 +400,7 @@ static int step_branch(struct analysis *a, const struct analysis_frame *state, s
 		return 0;
 	if (value_is_symbolic(x) || value_is_symbolic(&y))
 		return fault_at(a->fault, pc, "compares the address of %s",
-				symbolic_name(value_is_symbolic(x) ? x : &y));
+				symbolic_name(a, value_is_symbolic(x) ? x : &y));
 	analysis_escape(a, x);
 	analysis_escape(a, &y);
 	return 0;
@@ -405,8 +426,8 @@ static bool may_compute(const struct bpf_insn *insn, const struct value *x, cons
 		y = number;
 	}
 	return x->kind != VALUE_LOST &&
-	       (y->kind == VALUE_CONST ||
-		(x->kind == VALUE_RECORD && y->kind == VALUE_SCALAR && !value_maps(y)));
+	       (y->kind == VALUE_CONST || ((x->kind == VALUE_RECORD || x->kind == VALUE_THREAD) &&
+					   y->kind == VALUE_SCALAR && !value_maps(y)));
 }
 
 static int step_alu(struct analysis *a, struct analysis_frame *state, size_t pc) {
@@ -418,7 +439,7 @@ static int step_alu(struct analysis *a, struct analysis_frame *state, size_t pc)
 
 	if (!may_compute(insn, x, &operand))
 		return fault_at(a->fault, pc, "computes with the address of %s",
-				symbolic_name(value_is_symbolic(&operand) ? &operand : x));
+				symbolic_name(a, value_is_symbolic(&operand) ? &operand : x));
 	state->registers[insn->dst_reg] = value_alu(insn, x, &operand);
 	return 0;
 }
@@ -638,13 +659,15 @@ static int solve(struct analysis *a, struct worklist *w) {
 }
 
 int analysis_init(struct analysis *a, const struct flow *flow, const struct translate_map *maps,
-		  size_t n_maps, bool takes_memory, struct fault *fault) {
+		  size_t n_maps, const struct translate_thread *thread, bool takes_memory,
+		  struct fault *fault) {
 	struct worklist w = { .size = flow->n_blocks + 1 };
 	int r = -ENOMEM;
 
 	*a = (struct analysis){ .flow = flow,
 				.maps = maps,
 				.n_maps = n_maps,
+				.thread = thread,
 				.fault = fault,
 				.takes_memory = takes_memory };
 	a->entry = calloc(flow->n_blocks, sizeof(*a->entry));

@@ -18,6 +18,8 @@
 #include "insn.h"
 #include "daemon/translator/translate.h"
 
+_Static_assert(INSN_THREAD == TRANSLATE_THREAD, "one number");
+
 enum value_kind {
 	VALUE_SCALAR, /* anything, pointers that we lost track of included */
 	VALUE_CONST,
@@ -26,7 +28,8 @@ enum value_kind {
 	VALUE_MAP_VALUE, /* an address in a value of a map, or NULL */
 	VALUE_CONTEXT, /* an address in the context, at a constant offset */
 	VALUE_RECORD, /* an address in a record that was reserved in a ring, or NULL */
-	VALUE_LOST, /* what may be one of the last two: nothing can be done with it */
+	VALUE_THREAD, /* an address in the variables of a thread */
+	VALUE_LOST, /* what may be one of the last three: nothing can be done with it */
 };
 
 struct value {
@@ -37,7 +40,7 @@ struct value {
 	uint32_t ref; /* STACK: frame; MAP, MAP_VALUE, RECORD: map */
 	uint32_t site; /* MAP_VALUE: of the lookup that gave it last; 0: not known. RECORD: its own
 			*/
-	uint32_t size; /* RECORD: bytes; else 0, so that values compare as bytes */
+	uint32_t size; /* RECORD, THREAD: bytes of all; else 0, so that values compare as bytes */
 	uint64_t bits; /* CONST: the value; exact address: offset; SCALAR, LOST: maps it may point
 			  into */
 };
@@ -48,9 +51,11 @@ struct value {
  */
 #define VALUE_ANY_MAP UINT32_MAX
 
-/* What stands for the addresses of a context and of records: programs compare them with NULL. */
+/* What stands for the addresses of a context, of records and of a thread's variables: programs
+ * compare them with NULL. */
 #define ANALYSIS_CONTEXT_ADDRESS UINT64_C(0x110000)
 #define ANALYSIS_RECORD_ADDRESS UINT64_C(0x220000)
+#define ANALYSIS_THREAD_ADDRESS UINT64_C(0x330000)
 
 #define ANALYSIS_REGISTERS 11
 #define ANALYSIS_SLOTS (INSN_STACK_SIZE / 8)
@@ -76,10 +81,12 @@ struct analysis {
 	const struct flow *flow;
 	const struct translate_map *maps;
 	size_t n_maps;
+	const struct translate_thread *thread;
 	struct fault *fault; /* while analysis_init() and analysis_step() run */
 	struct analysis_frame **entry; /* state at the start of each block; NULL: never reached */
 	uint8_t uses[TRANSLATE_MAPS_MAX]; /* MAP_USE_ of each map */
 	uint32_t context; /* bit i: field i of the context is read */
+	uint32_t words; /* bit i: word i of the thread's variables is used */
 	bool process; /* something of the process slot is read */
 	unsigned sm; /* the least architecture that has the helpers that it calls; 0: any */
 	bool takes_memory;
@@ -91,8 +98,8 @@ struct analysis {
  * case.
  */
 int analysis_init(struct analysis *analysis, const struct flow *flow,
-		  const struct translate_map *maps, size_t n_maps, bool takes_memory,
-		  struct fault *fault);
+		  const struct translate_map *maps, size_t n_maps,
+		  const struct translate_thread *thread, bool takes_memory, struct fault *fault);
 void analysis_deinit(struct analysis *analysis);
 
 /* The effect of one instruction that is no jump, BPF call or exit on the state of a frame. */

@@ -34,7 +34,10 @@
 #define INSN_PSEUDO_MAP_IDX 5
 #define INSN_PSEUDO_MAP_IDX_VALUE 6
 
-/* And in a call. */
+/* In place of a map's index: the variables of a thread. */
+#define INSN_THREAD 64
+
+/* Values of src_reg in a call. */
 #define INSN_CALL_HELPER 0
 #define INSN_CALL_BPF 1
 #define INSN_CALL_KFUNC 2
@@ -128,6 +131,12 @@ static inline int64_t insn_call_target(const struct bpf_insn *insn, int64_t pc) 
 /* A 64-bit load of the address of a function of the program. */
 static inline bool insn_is_function(const struct bpf_insn *insn) {
 	return insn_is_ld_imm64(insn) && insn->src_reg == INSN_PSEUDO_FUNC;
+}
+
+/* A 64-bit load of an address in the variables of a thread. */
+static inline bool insn_is_thread(const struct bpf_insn *insn) {
+	return insn_is_ld_imm64(insn) && insn->src_reg == INSN_PSEUDO_MAP_IDX_VALUE &&
+	       insn->imm == INSN_THREAD;
 }
 
 /* The number that stands for a function's address: not 0, as the verifier knows of the address. */

@@ -20,6 +20,7 @@ struct validation {
 	const struct bpf_insn *insns;
 	size_t n_insns;
 	size_t n_maps;
+	bool thread; /* there are variables of a thread */
 	struct fault *fault;
 	uint8_t *marks; /* one each: MARK_ */
 };
@@ -207,6 +208,8 @@ static int validate_ld_imm64(struct validation *v, size_t pc) {
 		return 0;
 	case INSN_PSEUDO_MAP_IDX:
 	case INSN_PSEUDO_MAP_IDX_VALUE:
+		if (insn_is_thread(insn) && v->thread)
+			return 0;
 		if (insn->imm < 0 || (size_t)insn->imm >= v->n_maps)
 			return fault_at(v->fault, pc, "refers to map %d of %zu", insn->imm,
 					v->n_maps);
@@ -313,11 +316,13 @@ static int validate_run(struct validation *v) {
 	return 0;
 }
 
-int validate_program(const struct bpf_insn *insns, size_t n_insns, size_t n_maps,
+int validate_program(const struct bpf_insn *insns, size_t n_insns, size_t n_maps, bool thread,
 		     struct fault *fault) {
-	struct validation v = {
-		.insns = insns, .n_insns = n_insns, .n_maps = n_maps, .fault = fault
-	};
+	struct validation v = { .insns = insns,
+				.n_insns = n_insns,
+				.n_maps = n_maps,
+				.thread = thread,
+				.fault = fault };
 	int r;
 
 	if (n_insns == 0)

@@ -9,10 +9,12 @@
  */
 
 #include <linux/bpf.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "fault.h"
 
 /* Returns 0, TRANSLATE_E_PROGRAM with `fault` filled in, or -ENOMEM. */
-int validate_program(const struct bpf_insn *insns, size_t n_insns, size_t n_maps,
+/* thread: it may refer to the variables of a thread. */
+int validate_program(const struct bpf_insn *insns, size_t n_insns, size_t n_maps, bool thread,
 		     struct fault *fault);

@@ -4,9 +4,9 @@
  * Operations on the values that the analysis works with (value.h).
  *
  * A value climbs: constant, address with a constant offset, address with some offset, scalar (lost,
- * of a context or a record), any map; and a scalar only loses known low bits and gains maps. So
- * iteration ends. A null pointer is below every pointer to a map value, because `p = NULL` on one
- * way and `p = lookup()` on the other is how compilers write an optional pointer.
+ * of a context, a record or a thread's variables), any map; and a scalar only loses known low bits
+ * and gains maps. So iteration ends. A null pointer is below every pointer to a map value, because
+ * `p = NULL` on one way and `p = lookup()` on the other is how compilers write an optional pointer.
  */
 
 #include "value.h"
@@ -38,6 +38,7 @@ unsigned value_align(const struct value *value) {
 	case VALUE_STACK:
 	case VALUE_MAP_VALUE:
 	case VALUE_RECORD:
+	case VALUE_THREAD:
 		return value->exact ? low_zeros(value->bits) : value->align;
 	case VALUE_SCALAR:
 		return value->align;
@@ -98,12 +99,13 @@ static struct value moved(const struct value *address, const struct value *by, b
 
 static bool is_address(const struct value *value) {
 	return value->kind == VALUE_STACK || value->kind == VALUE_MAP_VALUE ||
-	       value->kind == VALUE_RECORD || value->kind == VALUE_CONTEXT;
+	       value->kind == VALUE_RECORD || value->kind == VALUE_THREAD ||
+	       value->kind == VALUE_CONTEXT;
 }
 
 bool value_is_symbolic(const struct value *value) {
 	return value->kind == VALUE_CONTEXT || value->kind == VALUE_RECORD ||
-	       value->kind == VALUE_LOST;
+	       value->kind == VALUE_THREAD || value->kind == VALUE_LOST;
 }
 
 /* What comes of two values that are not the same, one of which is an address of that kind. */
@@ -113,6 +115,8 @@ static struct value join_symbolic(const struct value *a, const struct value *b) 
 	if (b->kind == VALUE_RECORD && value_is_const(a, 0))
 		return *b;
 	if (a->kind == VALUE_RECORD && b->kind == VALUE_RECORD && a->site == b->site)
+		return inexact(a, min_align(value_align(a), value_align(b)));
+	if (a->kind == VALUE_THREAD && b->kind == VALUE_THREAD)
 		return inexact(a, min_align(value_align(a), value_align(b)));
 	return (struct value){ .kind = VALUE_LOST, .bits = value_maps(a) | value_maps(b) };
 }

@@ -25,6 +25,7 @@
 
 #include "device-lib-bitcode.h"
 #include "device-lib-hash-bitcode.h"
+#include "device-lib-helper-bitcode.h"
 #include "device-lib-ring-bitcode.h"
 #include "daemon/translator/translate.h"
 
@@ -77,7 +78,8 @@ static int add_library(struct codegen *codegen, const unsigned char *bytes, size
 	return 0;
 }
 
-int codegen_init(struct codegen *codegen, unsigned target, bool rings, bool hashes, char **error) {
+int codegen_init(struct codegen *codegen, unsigned target, const struct codegen_parts *parts,
+		 char **error) {
 	int r;
 
 	LLVMInitializeNVPTXTargetInfo();
@@ -87,12 +89,15 @@ int codegen_init(struct codegen *codegen, unsigned target, bool rings, bool hash
 
 	*codegen = (struct codegen){ .context = LLVMContextCreate(), .target = target };
 	r = add_library(codegen, device_lib_bitcode, sizeof(device_lib_bitcode), error);
-	if (!r && rings)
+	if (!r && parts->rings)
 		r = add_library(codegen, device_lib_ring_bitcode, sizeof(device_lib_ring_bitcode),
 				error);
-	if (!r && hashes)
+	if (!r && parts->hashes)
 		r = add_library(codegen, device_lib_hash_bitcode, sizeof(device_lib_hash_bitcode),
 				error);
+	if (!r && parts->helpers)
+		r = add_library(codegen, device_lib_helper_bitcode,
+				sizeof(device_lib_helper_bitcode), error);
 	if (!r)
 		make_internal(codegen->context, codegen->module);
 	return r;

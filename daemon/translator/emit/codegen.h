@@ -16,11 +16,18 @@ struct codegen {
 	unsigned target; /* 52: sm_52 */
 };
 
+/* Parts of the device library that a program needs, beside the first. */
+struct codegen_parts {
+	bool rings, hashes;
+	bool helpers; /* those of lanes, numbers and atomic changes */
+};
+
 /*
- * `rings`, `hashes`: the parts of the device library for these are needed, too. Returns 0, or
+ * Returns 0, or
  * TRANSLATE_E_INTERNAL and a message that the caller frees. codegen_deinit() in any case.
  */
-int codegen_init(struct codegen *codegen, unsigned target, bool rings, bool hashes, char **error);
+int codegen_init(struct codegen *codegen, unsigned target, const struct codegen_parts *parts,
+		 char **error);
 void codegen_deinit(struct codegen *codegen);
 
 /*

@@ -3,9 +3,9 @@
 /*
  * The part of the emitter for atomic instructions (emitter.h).
  *
- * Atomic instructions. On a stack or in a record nobody else sees them, so they are plain there and
- * may become registers; in map values they are instructions on global memory; anywhere else the
- * device library finds out when it runs.
+ * Atomic instructions. On a stack, in a record or in a thread's variables nobody else sees them, so
+ * they are plain there and may become registers; in map values they are instructions on global
+ * memory; anywhere else the device library finds out when it runs.
  */
 
 #include <stdio.h>
@@ -76,7 +76,8 @@ void emit_atomic(struct emitter *e, const struct bpf_insn *insn) {
 	bool fetch = insn->imm & BPF_FETCH, global = address.kind == VALUE_MAP_VALUE;
 	char name[64];
 
-	if (address.kind == VALUE_STACK || address.kind == VALUE_RECORD) {
+	if (address.kind == VALUE_STACK || address.kind == VALUE_RECORD ||
+	    address.kind == VALUE_THREAD) {
 		old = emit_load(e, &address, bytes);
 		emit_store(e, &address, bytes, stored_value(e, insn->imm, old, expected, operand));
 	} else if (global && insn->imm == BPF_ADD) {

@@ -43,7 +43,7 @@ static void emit_comm(struct emitter *e) {
 /* The calling thread leaves the kernel: what follows in the program is not reached. */
 static void emit_exit(struct emitter *e) {
 	emit_call(e, "gpuprobe_exit", NULL, 0);
-	LLVMBuildRet(e->builder, emit_const(e, 0));
+	emit_return(e, emit_const(e, 0));
 	LLVMPositionBuilderAtEnd(e->builder, emit_new_block(e, "left"));
 	emit_set(e, 0, emit_const(e, 0));
 }
@@ -61,6 +61,27 @@ static void emit_map_helper(struct emitter *e, enum helper_kind kind) {
 		emit_hash_delete(e, map);
 	else /* elements of arrays always exist */
 		emit_set(e, 0, emit_const(e, (uint64_t)(int64_t)-EINVAL));
+}
+
+/* Helpers that take numbers and give one. */
+static void emit_number(struct emitter *e, const struct helper *helper) {
+	LLVMValueRef args[3];
+	unsigned n = helper_arguments(helper);
+
+	for (unsigned i = 0; i < n; i++)
+		args[i] = emit_get(e, i + 1);
+	emit_set(e, 0, emit_call(e, helper->device, args, n));
+}
+
+/* Helpers that change a map's value atomically. */
+static void emit_map_atomic(struct emitter *e, const struct helper *helper) {
+	struct emit_address address = emit_address(e, 1, 0);
+	LLVMValueRef args[2] = { address.pointer, emit_get(e, 2) };
+	char name[64];
+
+	snprintf(name, sizeof(name), "%s%s", helper->device, address.system ? "_sys" : "");
+	emit_call(e, name, args, 2);
+	emit_set(e, 0, emit_const(e, 0));
 }
 
 void emit_helper(struct emitter *e, const struct bpf_insn *insn) {
@@ -84,6 +105,12 @@ void emit_helper(struct emitter *e, const struct bpf_insn *insn) {
 			emit_store(e, &to, 8, emit_call(e, function, NULL, 0));
 		}
 		emit_set(e, 0, emit_const(e, 0));
+		return;
+	case HELPER_NUMBER:
+		emit_number(e, helper);
+		return;
+	case HELPER_ATOMIC:
+		emit_map_atomic(e, helper);
 		return;
 	case HELPER_PID_TGID:
 		emit_set(e, 0, emit_process_word(e, offsetof(struct gpuprobe_process, pid_tgid)));

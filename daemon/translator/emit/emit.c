@@ -129,6 +129,8 @@ struct emit_address emit_address(struct emitter *e, unsigned reg, int64_t offset
 	}
 	if (base.kind == VALUE_RECORD)
 		return record_address(e, reg, offset);
+	if (base.kind == VALUE_THREAD)
+		return emit_thread_address(e, &base, reg, offset);
 	number = LLVMBuildAdd(e->builder, emit_get(e, reg), emit_const(e, (uint64_t)offset), "");
 	address.align = 1u << (align < offset_align ? align : offset_align);
 	address.exact = base.exact;
@@ -203,9 +205,12 @@ static LLVMValueRef load_pieces(struct emitter *e, const struct emit_address *ad
 }
 
 LLVMValueRef emit_load(struct emitter *e, const struct emit_address *address, unsigned bytes) {
-	bool own = address->kind == VALUE_STACK || address->kind == VALUE_RECORD;
+	bool own = address->kind == VALUE_STACK || address->kind == VALUE_RECORD ||
+		   address->kind == VALUE_THREAD;
 	LLVMValueRef value;
 
+	if (address->place)
+		return emit_thread_load(e, address, bytes);
 	if (address->kind == VALUE_MAP_VALUE && !address->fresh)
 		return load_pieces(e, address, bytes);
 	value = LLVMBuildLoad2(e->builder, emit_int(e, bytes), address->pointer, "");
@@ -217,6 +222,10 @@ LLVMValueRef emit_load(struct emitter *e, const struct emit_address *address, un
 void emit_store(struct emitter *e, const struct emit_address *address, unsigned bytes,
 		LLVMValueRef value) {
 	value = LLVMBuildTrunc(e->builder, value, emit_int(e, bytes), "");
+	if (address->place) {
+		emit_thread_store(e, address, bytes, value);
+		return;
+	}
 	value = LLVMBuildStore(e->builder, value, address->pointer);
 	LLVMSetAlignment(value, address->align < bytes ? address->align : bytes);
 }
@@ -273,7 +282,9 @@ static void emit_memory(struct emitter *e, const struct bpf_insn *insn) {
 static void emit_ld_imm64(struct emitter *e, const struct bpf_insn *insn) {
 	LLVMValueRef value;
 
-	if (insn->src_reg == INSN_PSEUDO_MAP_IDX_VALUE)
+	if (insn_is_thread(insn))
+		value = emit_const(e, ANALYSIS_THREAD_ADDRESS + (uint32_t)insn[1].imm);
+	else if (insn->src_reg == INSN_PSEUDO_MAP_IDX_VALUE)
 		value = LLVMBuildAdd(e->builder, e->map[insn->imm].direct,
 				     emit_const(e, (uint32_t)insn[1].imm), "");
 	else if (insn->src_reg == INSN_PSEUDO_MAP_IDX)
@@ -328,7 +339,7 @@ static void emit_leave(struct emitter *e, const struct flow_block *block,
 	}
 	if (insn_is_exit(last)) {
 		if (to == FLOW_NONE) {
-			LLVMBuildRet(e->builder, emit_get(e, 0));
+			emit_return(e, emit_get(e, 0));
 			return;
 		}
 		LLVMBuildStore(e->builder, emit_get(e, 0), register_pointer(e, frame->parent, 0));
@@ -508,6 +519,7 @@ static LLVMValueRef whole_parameter(struct emitter *e, unsigned number) {
 
 /* Registers at the start, and the fields of the context. */
 static void emit_arguments(struct emitter *e) {
+	LLVMValueRef words[POINT_THREAD_WORDS];
 	unsigned parameter = 0;
 
 	if (e->patch)
@@ -523,6 +535,11 @@ static void emit_arguments(struct emitter *e) {
 	for (unsigned i = 0; i < TRANSLATE_CONTEXT_FIELDS; i++)
 		if (e->analysis->context >> i & 1)
 			e->fields[i] = whole_parameter(e, parameter++);
+	if (e->program->takes_memory)
+		parameter += 2;
+	for (unsigned i = 0; i < (unsigned)__builtin_popcount(e->analysis->words); i++)
+		words[i] = whole_parameter(e, parameter++);
+	emit_thread_begin(e, words);
 }
 
 static int emit_body(struct emitter *e) {
@@ -536,7 +553,7 @@ static int emit_body(struct emitter *e) {
 	LLVMBuildBr(e->builder, e->blocks[0]);
 	if (e->disarmed) {
 		LLVMPositionBuilderAtEnd(e->builder, e->disarmed);
-		LLVMBuildRet(e->builder, emit_const(e, 0));
+		emit_return(e, emit_const(e, 0));
 	}
 	for (uint32_t i = 0; i < e->flow->n_blocks; i++) {
 		int r = e->blocks[i] ? emit_block(e, i) : 0;
@@ -562,16 +579,16 @@ int emit_program(LLVMModuleRef module, struct analysis *analysis,
 		.module = module,
 		.context = LLVMGetModuleContext(module),
 	};
-	LLVMTypeRef parameters[1 + TRANSLATE_CONTEXT_FIELDS], type;
+	LLVMTypeRef parameters[1 + TRANSLATE_CONTEXT_FIELDS + POINT_THREAD_WORDS], type;
 	unsigned n = program->takes_memory ? 2 : (unsigned)__builtin_popcount(analysis->context);
 	int r = -ENOMEM;
 
-	n += patch;
+	n += patch + (unsigned)__builtin_popcount(analysis->words);
 
 	emit_types(&e);
 	for (unsigned i = 0; i < n; i++)
 		parameters[i] = e.i64;
-	type = LLVMFunctionType(e.i64, parameters, n, false);
+	type = LLVMFunctionType(emit_thread_result(&e), parameters, n, false);
 	e.function = LLVMAddFunction(module, program->symbol, type);
 	e.builder = LLVMCreateBuilderInContext(e.context);
 	e.registers = calloc(e.flow->n_frames, sizeof(*e.registers));

@@ -58,6 +58,7 @@ struct emitter {
 	LLVMValueRef slots; /* that parameter */
 	LLVMValueRef process; /* the process slot, of a patch what is in it; NULL: not used */
 	LLVMValueRef fields[TRANSLATE_CONTEXT_FIELDS]; /* of the context: parameters, or NULL */
+	LLVMValueRef thread; /* variable that holds the thread's variables; NULL: not used */
 	bool system; /* some map is in host memory: atomic operations that may meet it are for all
 		      */
 	LLVMValueRef long_key; /* room for any key of a hash; NULL: not needed so far */
@@ -77,8 +78,9 @@ struct emitter {
 /* Where a memory instruction goes. */
 struct emit_address {
 	LLVMValueRef pointer;
-	enum value_kind kind; /* STACK, RECORD: this thread's; MAP_VALUE: global memory; otherwise
-				 unknown */
+	LLVMValueRef place; /* THREAD, if it is no constant: bytes from its first variable */
+	enum value_kind kind; /* STACK, RECORD, THREAD: this thread's; MAP_VALUE: global memory;
+				 otherwise unknown */
 	unsigned align; /* bytes, at most 8 */
 	bool exact; /* MAP_VALUE: the same in all threads that run together */
 	bool own; /* MAP_VALUE: another one in each thread */
@@ -142,6 +144,17 @@ void emit_ring_helper(struct emitter *e, const struct helper *helper);
 struct emit_record *emit_record(struct emitter *e, const struct value *value);
 LLVMValueRef emit_ring_write(struct emitter *e, uint32_t map, LLVMValueRef data, LLVMValueRef size,
 			     bool aligned);
+
+/* emit-thread.c: variables of a thread */
+LLVMTypeRef emit_thread_result(struct emitter *e);
+void emit_thread_begin(struct emitter *e, LLVMValueRef const *parameters);
+void emit_return(struct emitter *e, LLVMValueRef r0);
+struct emit_address emit_thread_address(struct emitter *e, const struct value *base, unsigned reg,
+					int64_t offset);
+LLVMValueRef emit_thread_load(struct emitter *e, const struct emit_address *address,
+			      unsigned bytes);
+void emit_thread_store(struct emitter *e, const struct emit_address *address, unsigned bytes,
+		       LLVMValueRef value);
 
 /* emit-loop.c: bpf_loop, may_goto, iterators */
 void emit_loop_variables(struct emitter *e);

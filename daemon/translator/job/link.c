@@ -34,6 +34,7 @@
 
 #include "lib/bpf/btf-check.h"
 #include "lib/bpf/elf-check.h"
+#include "lib/bpf/thread-section.h"
 #include "kfunc-link.h"
 #include "lanes.h"
 #include "proto/helper.h"
@@ -61,6 +62,8 @@ struct link_step {
 	struct link_failure *failure;
 	int handlers[LINKED_PROGRAMS_MAX + 1];
 	size_t n_handlers;
+	bool marked; /* there are variables of a thread */
+	int32_t thread; /* libbpf's number of the map that stands for them; -1: none */
 	bool only_certain; /* second try: only programs that are GPU programs by name */
 	int error; /* -ENOMEM in a callback */
 };
@@ -174,6 +177,27 @@ static int blob_append(struct link_step *step, const void *data, size_t count, s
 	return 0;
 }
 
+/*
+ * Variables of a thread are no map, so the maps behind what libbpf takes for one have other numbers
+ * here than there.
+ */
+static void maps_renumber(const struct link_step *step, struct bpf_insn *insns, size_t n) {
+	for (size_t i = 0; step->thread >= 0 && i < n; i++) {
+		struct bpf_insn *insn = &insns[i];
+
+		if (insn->code != (BPF_LD | BPF_IMM | BPF_DW))
+			continue;
+		if (insn->src_reg == BPF_PSEUDO_MAP_IDX ||
+		    insn->src_reg == BPF_PSEUDO_MAP_IDX_VALUE) {
+			if (insn->imm == step->thread)
+				insn->imm = LINKED_THREAD;
+			else
+				insn->imm -= insn->imm > step->thread;
+		}
+		i++;
+	}
+}
+
 /* libbpf is about to load a program: it is complete, copy it. cookie: the step. */
 static int program_capture(struct bpf_program *prog, struct bpf_prog_load_opts *opts, long cookie) {
 	struct link_step *step = (struct link_step *)(intptr_t)cookie;
@@ -195,10 +219,12 @@ static int program_capture(struct bpf_program *prog, struct bpf_prog_load_opts *
 	}
 	r = blob_append(step, bpf_program__insns(prog), n, sizeof(struct bpf_insn),
 			&program->insns);
-	if (!r)
-		kfunc_finish(
-			(struct bpf_insn *)(void *)(step->output->blob + program->insns.offset),
-			program->insns.count);
+	if (!r) {
+		struct bpf_insn *insns = (void *)(step->output->blob + program->insns.offset);
+
+		kfunc_finish(insns, program->insns.count);
+		maps_renumber(step, insns, program->insns.count);
+	}
 	if (!r && opts->func_info_cnt && opts->func_info_rec_size <= LINKED_RECORD_MAX)
 		r = blob_append(step, opts->func_info, opts->func_info_cnt,
 				opts->func_info_rec_size, &program->func_info);
@@ -480,15 +506,63 @@ static int map_note(struct link_step *step, const struct btf *btf, struct bpf_ma
 	return r;
 }
 
+/* The variable at a byte of the section .thread. */
+static const char *thread_name(const struct thread_variables *variables, size_t byte) {
+	for (size_t i = 0; i < variables->n; i++)
+		if (byte >= variables->variables[i].offset &&
+		    byte - variables->variables[i].offset < variables->variables[i].size)
+			return variables->variables[i].name;
+	return "a variable";
+}
+
+/* Notes the variables of a thread, which libbpf takes for a map. number: of that. */
+static int thread_note(struct link_step *step, const struct btf *btf, struct bpf_map *m,
+		       int32_t number) {
+	struct thread_variables variables = {};
+	const uint8_t *initial;
+	size_t n = 0;
+
+	initial = bpf_map__initial_value(m, &n);
+	thread_variables_read(&variables, btf);
+	if (!variables.n)
+		return refuse(step, "the variables in " THREAD_SECTION
+				    " have no types (BTF): compile it with clang -g");
+	if (n > THREAD_BYTES_MAX)
+		return refuse(step,
+			      "the variables in " THREAD_SECTION
+			      " have %zu bytes: %d are allowed, as they are registers of a thread",
+			      n, THREAD_BYTES_MAX);
+	for (size_t i = 0; initial && i < n; i++)
+		if (initial[i])
+			return refuse(
+				step,
+				"%s in " THREAD_SECTION
+				" begins as 0 in each thread: it can have no other first value",
+				thread_name(&variables, i));
+	step->output->linked.thread = (uint32_t)n;
+	step->thread = number;
+	return 0;
+}
+
 /* Notes all maps and makes each one that libbpf can handle without asking the system. */
 static int maps_begin(struct link_step *step, struct bpf_object *object) {
 	struct linked *linked = &step->output->linked;
 	const struct btf *btf = bpf_object__btf(object);
 	struct bpf_map *m;
+	int32_t number = -1;
 	int r;
 
 	linked->n_maps = 0;
+	linked->thread = 0;
+	step->thread = -1;
 	bpf_object__for_each_map(m, object) {
+		number++;
+		if (step->marked && !strcmp(bpf_map__name(m), THREAD_LINKED_SECTION)) {
+			r = thread_note(step, btf, m, number);
+			if (r)
+				return r;
+			continue;
+		}
 		if (linked->n_maps == LINKED_MAPS_MAX)
 			return refuse(step, "more than %d maps", LINKED_MAPS_MAX);
 		if (bpf_map__type(m) == BPF_MAP_TYPE_STRUCT_OPS)
@@ -545,6 +619,8 @@ static bool uses_gpu(const struct linked *linked, const struct bpf_insn *insns, 
 			return true;
 		if (insn->code != (BPF_LD | BPF_IMM | BPF_DW))
 			continue;
+		if (insn->src_reg == BPF_PSEUDO_MAP_IDX_VALUE && insn->imm == LINKED_THREAD)
+			return true;
 		if ((insn->src_reg == BPF_PSEUDO_MAP_IDX ||
 		     insn->src_reg == BPF_PSEUDO_MAP_IDX_VALUE) &&
 		    insn->imm >= 0 && (size_t)insn->imm < linked->n_maps &&
@@ -727,6 +803,23 @@ static bool worth_another_try(const struct link_step *step) {
 	return certain && other;
 }
 
+/* Shows libbpf the section .thread under a name that it knows. */
+static int thread_mark(struct link_step *step) {
+	switch (thread_section_mark(step->elf, step->size)) {
+	case THREAD_SECTION_FOUND:
+		step->marked = true;
+		return 0;
+	case THREAD_SECTION_E_TAKEN:
+		return refuse(step, "an object with a section " THREAD_SECTION
+				    " can have none of the name " THREAD_LINKED_SECTION);
+	case THREAD_SECTION_E_POINTERS:
+		return refuse(step, "the variables in " THREAD_SECTION
+				    " begin as 0 in each thread: none can begin as an address");
+	default:
+		return 0;
+	}
+}
+
 static int step_run(struct link_step *step) {
 	char error[ELF_CHECK_ERROR_SIZE];
 	struct bpf_object *object;
@@ -736,6 +829,9 @@ static int step_run(struct link_step *step) {
 		return refuse(step, "%s", error);
 	if (kfunc_mark(step->elf, step->size))
 		return -ENOMEM;
+	r = thread_mark(step);
+	if (r)
+		return r;
 	if (elf_check(step->elf, step->size, error))
 		return refuse(step, "%s", error);
 	object = object_open(step);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-/* Test object of the translator, accepted: it calls every helper of this release. */
+/* Test object of the translator, accepted: it calls every helper of places and times. */
 
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>

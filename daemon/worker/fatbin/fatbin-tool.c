@@ -203,27 +203,6 @@ static void verify_entry(struct tool *tool, const struct fatbin_entry *entry) {
 	free(payload);
 }
 
-/* Copies all entries into a new container, which must be the old one. */
-static void verify_copy(struct tool *tool, const struct fatbin *fatbin, const uint8_t *data,
-			uint64_t size) {
-	struct fatbin_writer writer = {};
-	uint8_t *copy = NULL;
-	size_t copy_size;
-	int r;
-
-	r = fatbin_writer_init(&writer);
-	for (size_t i = 0; !r && i < fatbin->n_entries; i++)
-		r = fatbin_writer_copy(&writer, &fatbin->entries[i]);
-	if (!r)
-		r = fatbin_writer_finish(&writer, &copy, &copy_size);
-	if (r)
-		complain(tool, data, "cannot be copied", r);
-	else if (copy_size != size || memcmp(copy, data, size))
-		complain(tool, data, "the copy differs", 0);
-	free(copy);
-	fatbin_writer_deinit(&writer);
-}
-
 /* Does the command for the one container at `data`, which is `size` bytes. */
 static int do_container(struct tool *tool, const uint8_t *data, uint64_t size) {
 	struct fatbin fatbin;
@@ -248,8 +227,6 @@ static int do_container(struct tool *tool, const uint8_t *data, uint64_t size) {
 		else if (tool->command == COMMAND_VERIFY)
 			verify_entry(tool, entry);
 	}
-	if (tool->command == COMMAND_VERIFY)
-		verify_copy(tool, &fatbin, data, size);
 	tool->n_containers++;
 	tool->n_entries += fatbin.n_entries;
 	tool->bytes_stored += size;

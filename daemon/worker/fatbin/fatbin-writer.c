@@ -3,8 +3,6 @@
 /*
  * Writes fatbin containers (fatbin.h).
  *
- * Writing fatbin containers.
- *
  * Headers are laid out as CUDA 13's fatbinary does it: 64 bytes, the attribute record with its
  * bytes behind it, the name; each padded to 8 with at least one NUL. A raw payload is padded, and
  * its padded size is what the header says, so that padding becomes part of it (the producers' own
@@ -203,18 +201,6 @@ int fatbin_writer_add_ptx(struct fatbin_writer *writer, const struct fatbin_spec
 	r = fatbin_writer_add(writer, &terminated);
 	free(copy);
 	return r;
-}
-
-int fatbin_writer_copy(struct fatbin_writer *writer, const struct fatbin_entry *entry) {
-	uint8_t *place;
-
-	if (writer->error)
-		return writer->error;
-	place = extend(writer, entry->raw_size);
-	if (!place)
-		return fail(writer, -ENOMEM);
-	memcpy(place, entry->raw, entry->raw_size);
-	return 0;
 }
 
 int fatbin_writer_finish(struct fatbin_writer *writer, uint8_t **data, size_t *size) {

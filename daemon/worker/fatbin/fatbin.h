@@ -166,8 +166,5 @@ int fatbin_writer_add(struct fatbin_writer *writer, const struct fatbin_spec *sp
 int fatbin_writer_add_ptx(struct fatbin_writer *writer, const struct fatbin_spec *spec,
 			  const char *text, size_t length);
 
-/* Add an entry as it is, byte for byte: kinds that we do not know, LTO-IR, other devices' code. */
-int fatbin_writer_copy(struct fatbin_writer *writer, const struct fatbin_entry *entry);
-
 /* Closes the container and gives it to the caller, who frees *data. The writer is empty then. */
 int fatbin_writer_finish(struct fatbin_writer *writer, uint8_t **data, size_t *size);

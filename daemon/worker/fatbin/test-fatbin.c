@@ -433,14 +433,12 @@ static void test_round_trip(void **state) {
 	free(data);
 }
 
-/* Scrambled entries, unknown kinds, headers with more than we know: carried byte for byte. */
-static void test_copy(void **state) {
+/* Scrambled entries, unknown kinds, headers with more than we know. */
+static void test_unknown(void **state) {
 	struct bytes bytes = {};
-	struct fatbin_writer writer;
 	struct fatbin fatbin;
-	uint8_t *data, *payload;
 	uint64_t payload_size;
-	size_t size;
+	uint8_t *payload;
 
 	put_container(&bytes, 64 + 16 + 16 + 64 + 8);
 	put_entry(&bytes, 8, 64 + 16, 16, 13, 72, 0, 0, 0x12011, 100);
@@ -457,14 +455,8 @@ static void test_copy(void **state) {
 	assert_int_equal(fatbin_entry_decompress(&fatbin.entries[0], LIMIT, &payload,
 						 &payload_size),
 			 FATBIN_E_OPAQUE);
-
-	assert_int_equal(fatbin_writer_init(&writer), 0);
-	for (size_t i = 0; i < fatbin.n_entries; i++)
-		assert_int_equal(fatbin_writer_copy(&writer, &fatbin.entries[i]), 0);
-	assert_int_equal(fatbin_writer_finish(&writer, &data, &size), 0);
-	assert_int_equal(size, bytes.size);
-	assert_memory_equal(data, bytes.data, size);
-	free(data);
+	assert_int_equal(fatbin.entries[1].kind, 4711);
+	assert_int_equal(fatbin.entries[1].payload_size, 8);
 	fatbin_deinit(&fatbin);
 }
 
@@ -474,7 +466,7 @@ int main(void) {
 		cmocka_unit_test(test_version),    cmocka_unit_test(test_several_containers),
 		cmocka_unit_test(test_malformed),  cmocka_unit_test(test_truncated),
 		cmocka_unit_test(test_damaged),    cmocka_unit_test(test_write_layout),
-		cmocka_unit_test(test_round_trip), cmocka_unit_test(test_copy),
+		cmocka_unit_test(test_round_trip), cmocka_unit_test(test_unknown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

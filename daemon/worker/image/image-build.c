@@ -1,20 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Compiles edited PTX and puts it into a new fatbin (image-build.h).
+ * Compiles edited PTX and puts it into a fatbin (image-build.h), which has
  *
- * The new image is a fatbin with
- *
- *   - a cubin for the device, compiled from the edited PTX, with the ptxas options that the old
- * image recorded; twice, if a kernel got so many registers that blocks become impossible which were
- * possible (image-registers.h); of a twin, whose original's code may not be known, that is compiled
- * before, in the same way,
- *   - the edited PTX, so that a driver with another device, or one that compiles everything anew,
- * gets the probe too,
- *   - all entries of the old image that the driver does not consider on this device, as they were.
- *
- * Entries that the driver would consider go, so that none can be preferred over ours. Without a
- * compiler the PTX stands alone, and PTX text stays PTX text: then the driver compiles.
+ *   - a cubin for the device, with the ptxas options that the application's image recorded; it is
+ * compiled twice if a kernel got so many registers that blocks become impossible which were
+ * possible (image-registers.h); before that the original, if its code is not known,
+ *   - the edited PTX, for people (--keep-artifacts).
  */
 
 #include "image-build.h"
@@ -26,7 +18,6 @@
 #include <time.h>
 
 #include "image-registers.h"
-#include "image-select.h"
 #include "daemon/worker/compiler/ptxas-options.h"
 #include "lib/base/clock.h"
 
@@ -83,7 +74,7 @@ static int compile(struct image_built *result, const struct image_source *source
 	result->compile_us += clock_us(CLOCK_MONOTONIC) - start;
 	switch (r) {
 	case COMPILER_E_NEWER:
-		/* A device or PTX newer than the compiler: the driver knows it. */
+		/* a device or PTX newer than the compiler */
 		return 0;
 	case COMPILER_E_OPTION:
 	case COMPILER_E_SOURCE:
@@ -163,7 +154,7 @@ static int pack(struct image_built *result, const struct image_source *source, c
 		size_t cubin_size) {
 	const struct ptx_module *edited = source->module;
 	const struct fatbin_entry *entry = source->entry;
-	struct fatbin_spec ptx = {
+	const struct fatbin_spec ptx = {
 		.kind = FATBIN_KIND_PTX,
 		.isa_major = (uint16_t)(edited->isa / 10),
 		.isa_minor = (uint16_t)(edited->isa % 10),
@@ -174,31 +165,26 @@ static int pack(struct image_built *result, const struct image_source *source, c
 		.name = entry ? entry->name : NULL,
 		.name_size = entry ? entry->name_size : 0,
 	};
+	const struct fatbin_spec code = {
+		.kind = FATBIN_KIND_ELF,
+		.isa_major = 1,
+		.isa_minor = cubin_size > CUBIN_ABI_OFFSET ? cubin[CUBIN_ABI_OFFSET] : 0,
+		.sm = source->capability,
+		.flags = ptx.flags,
+		.name = ptx.name,
+		.name_size = ptx.name_size,
+		.payload = cubin,
+		.payload_size = cubin_size,
+	};
 	struct fatbin_writer writer;
 	int r;
 
 	r = fatbin_writer_init(&writer);
-	if (!r && cubin) {
-		struct fatbin_spec code = {
-			.kind = FATBIN_KIND_ELF,
-			.isa_major = 1,
-			.isa_minor = cubin_size > CUBIN_ABI_OFFSET ? cubin[CUBIN_ABI_OFFSET] : 0,
-			.sm = source->capability,
-			.flags = ptx.flags,
-			.name = ptx.name,
-			.name_size = ptx.name_size,
-			.payload = cubin,
-			.payload_size = cubin_size,
-		};
-
+	if (!r)
 		r = fatbin_writer_add(&writer, &code);
-	}
 	if (!r)
 		r = fatbin_writer_add_ptx(&writer, &ptx, result->text ? result->text : edited->text,
 					  result->text ? result->text_length : edited->length);
-	for (size_t i = 0; !r && source->fatbin && i < source->fatbin->n_entries; i++)
-		if (!image_entry_is_for(&source->fatbin->entries[i], source->capability))
-			r = fatbin_writer_copy(&writer, &source->fatbin->entries[i]);
 	if (!r)
 		r = fatbin_writer_finish(&writer, &result->data, &result->size);
 	fatbin_writer_deinit(&writer);
@@ -217,16 +203,8 @@ int image_build(struct image_built *result, const struct image_source *source,
 	r = compile(result, source, module->text, module->length, compiler, &cubin, &cubin_size);
 	if (!r)
 		r = compile_limited(result, source, compiler, &cubin, &cubin_size);
-	if (!r && !cubin && !source->fatbin) {
-		result->data = malloc(module->length + 1);
-		if (!result->data)
-			return -ENOMEM;
-		memcpy(result->data, module->text, module->length);
-		result->size = module->length;
-	} else if (!r) {
+	if (!r && cubin)
 		r = pack(result, source, cubin, cubin_size);
-	}
-	result->machine_code = cubin;
 	free(cubin);
 	return r;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* From edited PTX to a new image. */
+/* From edited PTX to machine code. */
 
 #include "daemon/worker/compiler/compiler.h"
 #include "daemon/worker/fatbin/fatbin.h"
@@ -14,8 +14,8 @@ enum image_build_error {
 
 /* What to build. All borrowed. */
 struct image_source {
-	const struct fatbin *fatbin; /* the image that the PTX is from; NULL if it was PTX text */
-	const struct fatbin_entry *entry; /* its entry there; NULL likewise */
+	const struct fatbin_entry *entry; /* of the fatbin that the PTX is from; NULL if it was PTX
+					     text */
 	const struct ptx_module *module; /* edited */
 	const uint8_t *code; /* the machine code that would run without us, or NULL */
 	size_t code_size;
@@ -27,9 +27,9 @@ struct image_source {
 };
 
 struct image_built {
-	uint8_t *data; /* owned; a fatbin, or PTX text */
+	uint8_t *data; /* owned; a fatbin with a cubin for the device; NULL: no compiler makes one
+			*/
 	size_t size;
-	bool machine_code; /* it holds a cubin for the device; else the driver has to compile */
 	int64_t compile_us;
 	char *log; /* owned, may be NULL */
 	char *text; /* owned: the PTX that was compiled, if it is not the edited one; else NULL */

@@ -169,45 +169,6 @@ static int check_header(const struct ptx_module *foreign, const struct ptx_modul
 	return 0;
 }
 
-/* A kernel that the edit put beside the one that it was made from: probe.h. NULL: it is none. */
-static const struct ptx_function *bare_of(const struct ptx_module *foreign,
-					  const struct ptx_module *original,
-					  const struct ptx_function *kernel) {
-	static const uint32_t suffix = sizeof(PROBE_BARE_SUFFIX) - 1;
-	const char *name = foreign->text + kernel->name.offset;
-	const struct ptx_function *of;
-
-	if (kernel->name.length <= suffix ||
-	    memcmp(name + kernel->name.length - suffix, PROBE_BARE_SUFFIX, suffix))
-		return NULL;
-	of = ptx_module_find_function(original, name, kernel->name.length - suffix);
-	return of && of->entry && of->body.length ? of : NULL;
-}
-
-/* The kernels are those of the original, and with options.bare what the edit added. */
-static int check_count(const struct ptx_module *foreign, const struct ptx_module *original,
-		       bool bare, struct ptx_error *error) {
-	const struct ptx_function *kernel = NULL, *of;
-	uint32_t count = count_kernels(foreign);
-	int r = 0;
-
-	while (bare && !r && (kernel = ptx_module_next_kernel(foreign, kernel))) {
-		if (!kernel->body.length ||
-		    ptx_module_find_function(original, foreign->text + kernel->name.offset,
-					     kernel->name.length))
-			continue;
-		of = bare_of(foreign, original, kernel);
-		if (!of)
-			continue;
-		r = check_parameters(foreign, original, kernel, of, false, error);
-		count--;
-	}
-	if (!r && count != count_kernels(original))
-		r = refuse(error, "it has %u kernels instead of %u", count,
-			   count_kernels(original));
-	return r;
-}
-
 int image_check(const struct ptx_module *foreign, const struct ptx_module *original,
 		const struct image_request *request, const struct image_targets *targets,
 		struct ptx_error *error) {
@@ -218,10 +179,10 @@ int image_check(const struct ptx_module *foreign, const struct ptx_module *origi
 	r = check_header(foreign, original, request, error);
 	while (!r && (kernel = ptx_module_next_kernel(original, kernel)))
 		if (kernel->body.length)
-			r = check_kernel(foreign, original, kernel,
-					 request->options.launch && edited, error);
-	if (!r)
-		r = check_count(foreign, original, request->options.bare && edited, error);
+			r = check_kernel(foreign, original, kernel, edited, error);
+	if (!r && count_kernels(foreign) != count_kernels(original))
+		r = refuse(error, "it has %u kernels instead of %u", count_kernels(foreign),
+			   count_kernels(original));
 	if (!r)
 		r = check_variables(foreign, original, false, error);
 	return r ? r : check_programs(foreign, request, targets, error);

@@ -3,18 +3,17 @@
 /*
  * Handles the job `image` of the image worker (job.md).
  *
- * The job `image`.
- *
  * First, which kernels would run on this device: those of the machine code that the driver would
  * take, else those of the PTX that it would compile (image-select.c). Then, which attachments mean
  * which of them (image-target.c); device functions are looked for in the PTX, as machine code does
  * not name them. Only if some do, the PTX that stands for that code is parsed, checked to have all
- * its kernels, edited (image-edit.c), compiled and put into a new image (image-build.c).
+ * its kernels, edited (image-edit.c), cut down to those that are meant (image-twin.c), compiled and
+ * put into the image of a twin (image-build.c).
  *
  * Where passes of the user take part, this is done in stages, each a job of its own that starts
  * from the image; what comes from such a pass is believed as little as the image (image-check.c).
  *
- * Whatever is not an error but does not lead to a new image is `own` with a reason of one line:
+ * Whatever is not an error but does not lead to a twin is `own` with a reason of one line:
  * operators read it.
  */
 
@@ -29,6 +28,7 @@
 #include "daemon/worker/compiler/cubin.h"
 #include "image-build.h"
 #include "image-edit.h"
+#include "image-machine.h"
 #include "image-request.h"
 #include "image-select.h"
 #include "image-twin.h"
@@ -61,7 +61,7 @@ struct job {
 	uint64_t code_size;
 	struct cubin cubin;
 	struct source original;
-	struct source loaded; /* as the driver compiles it, if `original` was changed for a twin */
+	struct source loaded; /* as the driver compiles it, if `original` was changed */
 	struct source foreign; /* that a pass of the user made of it */
 	/* What would run. */
 	char **names; /* owned, of all kernels */
@@ -70,6 +70,7 @@ struct job {
 	size_t n_device_names;
 	struct image_targets targets;
 	bool edited; /* what the targets' uses say about sites is true */
+	struct compiler *compiler; /* NULL: there is none */
 };
 
 static int finish(int r) {
@@ -148,10 +149,6 @@ static void source_deinit(struct source *source) {
 	free(source->text);
 }
 
-static bool is_twin(const struct job *job) {
-	return job->request.flags & WIRE_IMAGE_FLAG_TWIN;
-}
-
 /* Parses the PTX of the image. */
 static int read_ptx(struct job *job) {
 	char reason[IMAGE_TWIN_REASON_MAX];
@@ -159,12 +156,10 @@ static int read_ptx(struct job *job) {
 	struct ptx_error error = {};
 	int r;
 
-	if (is_twin(job)) {
-		r = image_twin_constants(&changed.text, &changed.length, job->original.text,
-					 job->original.length, reason);
-		if (r)
-			return r < 0 ? r : reply_own(job, IMAGE_TWIN_NONE "%s", reason);
-	}
+	r = image_twin_constants(&changed.text, &changed.length, job->original.text,
+				 job->original.length, reason);
+	if (r)
+		return r < 0 ? r : reply_own(job, IMAGE_TWIN_NONE "%s", reason);
 	if (changed.text) {
 		job->loaded = job->original;
 		job->original = changed;
@@ -175,12 +170,16 @@ static int read_ptx(struct job *job) {
 	return r;
 }
 
+/* See below. */
+static int without_ptx(struct job *job, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+
 static int read_ptx_entry(struct job *job) {
 	int r;
 
 	r = fatbin_entry_ptx(job->entry, PAYLOAD_MAX, &job->original.text, &job->original.length);
 	if (r == FATBIN_E_OPAQUE)
-		return reply_own(job, "the PTX in this image is scrambled");
+		return without_ptx(job, "the PTX in this image is scrambled");
 	if (r > 0)
 		return reply_error(job, JOB_E_IMAGE, "PTX entry: %s", fatbin_strerror(r));
 	return r ? r : read_ptx(job);
@@ -270,17 +269,147 @@ static int read_image(struct job *job) {
 	return -EINVAL;
 }
 
-/* Machine code alone: says so, and why. The daemon knows such an image by its cause. */
-__attribute__((format(printf, 2, 3))) static int reply_no_ptx(struct job *job, const char *format,
-							      ...) {
-	char why[256];
+/* Writes an output that the request names (fd -1: it does not) and its size into the reply. */
+static int deliver(struct job *job, int fd, const char *what, const void *data, size_t size) {
+	int r;
+
+	if (fd < 0)
+		return 0;
+	r = worker_write(fd, data, size, 0);
+	if (r)
+		return reply_error(job, JOB_E_INTERNAL,
+				   "cannot write the output of %zu bytes (%s): %s", size, what,
+				   strerror(-r));
+	json_add_int(job->reply, what, size);
+	return 0;
+}
+
+/* The end of every reply that is no error and not `own`. */
+static int reply(struct job *job, enum job_status status) {
+	int r = 0;
+
+	json_add_string(job->reply, JOB_KEY_STATUS, job_statuses[status]);
+	if (job->edited)
+		r = image_targets_add_applied(&job->targets, &job->request, job->reply);
+	return r ? r : add_kernels(job);
+}
+
+/* The reply with a twin from machine code. */
+static int deliver_machine(struct job *job, const struct image_built *result) {
+	int r;
+
+	job->edited = true;
+	r = deliver(job, job->request.text_output, JOB_KEY_TEXT_SIZE, result->text,
+		    result->text_length);
+	if (!r)
+		r = deliver(job, job->request.output, JOB_KEY_SIZE, result->data, result->size);
+	if (r)
+		return r;
+	json_add_int(job->reply, "compile_us", result->compile_us);
+	json_add_string(job->reply, JOB_KEY_TWIN, job_twins[JOB_TWINS_MACHINE_CODE]);
+	return reply(job, JOB_MADE);
+}
+
+/*
+ * Makes the twin from machine code and replies. all: of each kernel that is meant, or not at all.
+ * 0: there is none, and `reason` says why; nothing has been replied.
+ */
+static int try_machine(struct job *job, bool all, char reason[IMAGE_MACHINE_REASON_MAX]) {
+	const bool is_cubin = job->request.kind == WIRE_IMAGE_CUBIN;
+	const struct image_machine_source source = {
+		.request = &job->request,
+		.code = is_cubin ? job->request.data : job->code_bytes,
+		.size = is_cubin ? job->request.size : job->code_size,
+		.all = all,
+	};
+	struct image_built result = {};
+	int r = IMAGE_MACHINE_E_NONE;
+
+	snprintf(reason, IMAGE_MACHINE_REASON_MAX, "the image has no machine code for sm_%u",
+		 job->request.capability);
+	if (source.code)
+		r = image_machine_build(&result, &source, &job->targets, job->compiler, reason);
+	switch (r) {
+	case 0:
+		r = deliver_machine(job, &result);
+		break;
+	case IMAGE_MACHINE_E_NONE:
+		r = 0;
+		break;
+	case IMAGE_MACHINE_E_TRANSFORM:
+		r = reply_error(job, JOB_E_TRANSFORM, "%s", reason);
+		break;
+	case IMAGE_MACHINE_E_COMPILE:
+		r = finish(worker_reply_error(job->reply, result.log, JOB_E_COMPILE,
+					      "%s does not compile the programs for sm_%u: %.*s",
+					      compiler_name(job->compiler), job->request.capability,
+					      (int)strcspn(result.log ?: "", "\n"),
+					      result.log ?: ""));
+		break;
+	}
+	image_built_deinit(&result);
+	return r;
+}
+
+/* May the twin be made from machine code where the PTX cannot be used? */
+static bool takes_machine_code(const struct job *job) {
+	if (job->request.stage != JOB_STAGE_ALL)
+		return false;
+	switch (job->request.twins) {
+	case JOB_TWINS_PTX:
+		return false;
+	case JOB_TWINS_PTX_FIRST:
+		return image_machine_has_run(job->request.capability);
+	case JOB_TWINS_MACHINE_CODE_FIRST:
+	case JOB_TWINS_MACHINE_CODE:
+		break;
+	}
+	return true;
+}
+
+/*
+ * There is machine code, and the PTX that it was made from cannot be used: says why, unless the
+ * twin can be made from machine code.
+ */
+static int without_ptx(struct job *job, const char *format, ...) {
+	char why[256], reason[IMAGE_MACHINE_REASON_MAX];
 	va_list arguments;
+	int r;
 
 	va_start(arguments, format);
 	vsnprintf(why, sizeof(why), format, arguments);
 	va_end(arguments);
-	json_add_string(job->reply, JOB_KEY_CAUSE, job_causes[JOB_CAUSE_NO_PTX]);
-	return reply_own(job, "no PTX for sm_%u in this image: %s", job->request.capability, why);
+	if (!takes_machine_code(job))
+		return reply_own(job, "%s", why);
+	r = try_machine(job, false, reason);
+	return r ? r : reply_own(job, IMAGE_TWIN_NONE "%.200s (%.100s)", reason, why);
+}
+
+/* Machine code alone. The daemon knows such an image by its cause. */
+__attribute__((format(printf, 2, 3))) static int no_ptx(struct job *job, const char *format, ...) {
+	char why[200];
+	va_list arguments;
+	int r;
+
+	va_start(arguments, format);
+	vsnprintf(why, sizeof(why), format, arguments);
+	va_end(arguments);
+	r = without_ptx(job, "no PTX for sm_%u in this image: %s", job->request.capability, why);
+	if (r == 1 && !json_has(job->reply, JOB_KEY_TWIN) && !json_has(job->reply, JOB_KEY_ERROR))
+		json_add_string(job->reply, JOB_KEY_CAUSE, job_causes[JOB_CAUSE_NO_PTX]);
+	return r;
+}
+
+/* The twin from machine code, where that is wanted first or alone. */
+static int machine_first(struct job *job) {
+	const bool alone = job->request.twins == JOB_TWINS_MACHINE_CODE;
+	char reason[IMAGE_MACHINE_REASON_MAX];
+	int r;
+
+	if (!takes_machine_code(job) || job->request.twins == JOB_TWINS_PTX_FIRST)
+		return 0;
+	r = try_machine(job, !alone, reason);
+	return r || !alone ? r : reply_own(job, IMAGE_TWIN_NONE "%s", reason);
 }
 
 /* There is machine code: finds, parses and checks the PTX that it was made from. */
@@ -290,7 +419,7 @@ static int find_source(struct job *job) {
 	int r;
 
 	if (job->request.kind == WIRE_IMAGE_CUBIN)
-		return reply_no_ptx(job, "SASS only");
+		return no_ptx(job, "SASS only");
 	if (job->cubin.relocatable)
 		return reply_own(job, "relocatable code (-rdc=true), to be linked before it runs");
 	virtual_sm = job->cubin.virtual_sm ? job->cubin.virtual_sm : job->code->sm;
@@ -299,8 +428,8 @@ static int find_source(struct job *job) {
 	if (!job->entry) {
 		any = image_select_ptx(&job->fatbin, job->request.capability);
 		if (!any)
-			return reply_no_ptx(job, "SASS only");
-		return reply_no_ptx(
+			return no_ptx(job, "SASS only");
+		return no_ptx(
 			job,
 			"its SASS for sm_%u%s was made from compute_%u%s, its PTX is compute_%u%s",
 			job->code->sm, image_entry_suffix(job->code), virtual_sm,
@@ -313,9 +442,9 @@ static int find_source(struct job *job) {
 		kernel = ptx_module_find_function(&job->original.module, job->names[i],
 						  strlen(job->names[i]));
 		if (!kernel || !kernel->entry || !kernel->body.length)
-			return reply_own(job,
-					 "the PTX of this image lacks kernel %.120s of its SASS",
-					 job->names[i]);
+			return without_ptx(job,
+					   "the PTX of this image lacks kernel %.120s of its SASS",
+					   job->names[i]);
 	}
 	return r;
 }
@@ -402,21 +531,6 @@ static int read_foreign(struct job *job) {
 	return r > 0 ? reply_error(job, JOB_E_TRANSFORM, "%s", error.message) : r;
 }
 
-/* Writes an output that the request names (fd -1: it does not) and its size into the reply. */
-static int deliver(struct job *job, int fd, const char *what, const void *data, size_t size) {
-	int r;
-
-	if (fd < 0)
-		return 0;
-	r = worker_write(fd, data, size, 0);
-	if (r)
-		return reply_error(job, JOB_E_INTERNAL,
-				   "cannot write the output of %zu bytes (%s): %s", size, what,
-				   strerror(-r));
-	json_add_int(job->reply, what, size);
-	return 0;
-}
-
 static int deliver_instructions(struct job *job, const struct image_edited *edited,
 				const struct ptx_module *module) {
 	size_t length;
@@ -486,7 +600,7 @@ static int finish_twin(struct job *job, const struct source *edited, struct imag
 	return r > 0 ? reply_own(job, IMAGE_TWIN_NONE "%s", reason) : r;
 }
 
-/* A twin's text without probes, as the driver would compile it where there is no machine code.
+/* The twin's text without probes, as the driver would compile it where there is no machine code.
  * NULL: how many registers the original has is known, or stays unknown. */
 static int read_unedited(struct job *job, struct source *unedited,
 			 const struct ptx_module **module) {
@@ -496,7 +610,7 @@ static int read_unedited(struct job *job, struct source *unedited,
 	int r = 0;
 
 	*module = NULL;
-	if (!is_twin(job) || job->code)
+	if (job->code)
 		return 0;
 	if (!loaded->parsed)
 		r = parse(loaded, &error);
@@ -510,11 +624,9 @@ static int read_unedited(struct job *job, struct source *unedited,
 	return r < 0 ? r : 0;
 }
 
-/* Compiles, makes the new image, replies. */
+/* Compiles, makes the twin's image, replies. */
 static int build_from(struct job *job, const struct source *edited, struct compiler *compiler) {
 	struct image_source source = {
-		.fatbin = job->request.kind == WIRE_IMAGE_FATBIN && !is_twin(job) ? &job->fatbin
-										  : NULL,
 		.entry = job->entry,
 		.module = &edited->module,
 		.code = job->code_bytes,
@@ -531,10 +643,6 @@ static int build_from(struct job *job, const struct source *edited, struct compi
 		source_deinit(&unedited);
 		return r;
 	}
-	/* With options of the application only the driver can compile; machine code it would take
-	 * as it is. */
-	if ((job->request.flags & WIRE_IMAGE_FLAG_OPTIONS) && !job->code && !is_twin(job))
-		compiler = NULL;
 	if (compiler && job->request.one_thread)
 		threads = compiler_use_threads(compiler, 1);
 	r = image_build(&result, &source, compiler);
@@ -547,7 +655,7 @@ static int build_from(struct job *job, const struct source *edited, struct compi
 					      compiler_name(compiler), job->request.capability,
 					      (int)strcspn(result.log ?: "", "\n"),
 					      result.log ?: ""));
-	if (!r && is_twin(job))
+	if (!r)
 		r = finish_twin(job, edited, &result);
 	if (!r)
 		r = deliver(job, job->request.text_output, JOB_KEY_TEXT_SIZE,
@@ -557,21 +665,19 @@ static int build_from(struct job *job, const struct source *edited, struct compi
 		r = deliver(job, job->request.output, JOB_KEY_SIZE, result.data, result.size);
 	if (!r) {
 		json_add_int(job->reply, "compile_us", result.compile_us);
-		json_add_string(job->reply, "format", result.machine_code ? "cubin" : "ptx");
+		json_add_string(job->reply, JOB_KEY_TWIN, job_twins[JOB_TWINS_PTX]);
 	}
 	image_built_deinit(&result);
 	return r;
 }
 
-/* The same; of a twin only what is meant is compiled. */
+/* The same of what is meant alone. */
 static int build(struct job *job, const struct source *edited, struct compiler *compiler) {
 	char reason[IMAGE_TWIN_REASON_MAX];
 	struct source cut = {};
 	struct ptx_error error = {};
 	int r;
 
-	if (!is_twin(job))
-		return build_from(job, edited, compiler);
 	r = image_twin_cut(&edited->module, &job->original.module, &job->targets, &cut.text,
 			   &cut.length, reason);
 	if (r)
@@ -584,16 +690,6 @@ static int build(struct job *job, const struct source *edited, struct compiler *
 		r = build_from(job, &cut, compiler);
 	source_deinit(&cut);
 	return r;
-}
-
-/* The end of every reply that is no error and not `own`. */
-static int reply(struct job *job, enum job_status status) {
-	int r = 0;
-
-	json_add_string(job->reply, JOB_KEY_STATUS, job_statuses[status]);
-	if (job->edited)
-		r = image_targets_add_applied(&job->targets, &job->request, job->reply);
-	return r ? r : add_kernels(job);
 }
 
 static int stage_edit(struct job *job) {
@@ -622,24 +718,22 @@ static int stage_all(struct job *job, struct compiler *compiler) {
 	if (!r)
 		r = build(job, &edited, compiler);
 	source_deinit(&edited);
-	return r ? r : reply(job, JOB_REPLACED);
+	return r ? r : reply(job, JOB_MADE);
 }
 
-/* A twin is asked for: can there be one? */
+/* Can there be a twin? */
 static int check_twin(struct job *job) {
 	char reason[IMAGE_TWIN_REASON_MAX];
 
-	if (!is_twin(job) || image_twin_possible(&job->original.module, reason))
+	if (image_twin_possible(&job->original.module, reason))
 		return 0;
 	return reply_own(job, IMAGE_TWIN_NONE "%s", reason);
 }
 
-/* Of a twin: what cannot be in it is not meant any more, and replies say so. */
+/* What cannot be in the twin is not meant any more, and replies say so. */
 static int leave_out(struct job *job) {
 	int r;
 
-	if (!is_twin(job))
-		return 0;
 	r = image_twin_leave_out(&job->targets, &job->original.module);
 	if (r || job->targets.n || !job->targets.n_left || image_request_checks(&job->request))
 		return r;
@@ -662,7 +756,7 @@ static int run_stage(struct job *job, struct compiler *compiler) {
 		return stage_edit(job);
 	case JOB_STAGE_BUILD:
 		r = build(job, &job->foreign, compiler);
-		return r ? r : reply(job, JOB_REPLACED);
+		return r ? r : reply(job, JOB_MADE);
 	case JOB_STAGE_ALL:
 		return stage_all(job, compiler);
 	}
@@ -690,7 +784,7 @@ static void job_deinit(struct job *job) {
 
 int image_job(const struct worker_job *worker_job, struct json_object *json, void *userdata) {
 	struct image_worker *worker = userdata;
-	struct job job = { .reply = json };
+	struct job job = { .reply = json, .compiler = worker->compiler };
 	int r;
 
 	r = image_request_read(&job.request, worker_job, json);
@@ -698,6 +792,8 @@ int image_job(const struct worker_job *worker_job, struct json_object *json, voi
 		r = read_image(&job);
 	if (!r)
 		r = match_kernels(&job);
+	if (!r)
+		r = machine_first(&job);
 	if (!r && !job.original.parsed)
 		r = find_source(&job);
 	if (!r)

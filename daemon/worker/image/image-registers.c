@@ -14,7 +14,6 @@
 #include <string.h>
 
 #include "daemon/worker/compiler/cubin.h"
-#include "passes/probe.h"
 #include "lib/ptx/ptx-edit.h"
 
 #define ENOUGH 64 /* registers of a thread, for any block */
@@ -31,34 +30,14 @@ static uint32_t read(const struct image_code *code, const char *name) {
 }
 
 /* The registers of the kernel as it was; 0: unknown. */
-static int read_before(uint32_t *registers, const struct image_codes *codes, const char *name) {
-	size_t length = strlen(name), suffix = strlen(PROBE_BARE_SUFFIX);
-	char *other;
-
-	if (length > suffix && !strcmp(name + length - suffix, PROBE_BARE_SUFFIX))
-		other = strndup(name, length - suffix);
-	else
-		other = strdup(name);
-	if (!other)
-		return -ENOMEM;
-	*registers = read(&codes->original, other);
-	free(other);
-	if (*registers)
-		return 0;
-	if (asprintf(&other, "%s" PROBE_BARE_SUFFIX, name) < 0)
-		return -ENOMEM;
-	*registers = read(&codes->compiled, other);
-	free(other);
-	if (!*registers)
-		*registers = read(&codes->unedited, name);
-	return 0;
+static uint32_t read_before(const struct image_codes *codes, const char *name) {
+	return read(&codes->original, name) ?: read(&codes->unedited, name);
 }
 
 /* Has a kernel got too many? Then *before is what it had, 0: unknown. */
 static int look(bool *many, uint32_t *before, const struct ptx_module *module,
 		const struct ptx_function *kernel, const struct image_codes *codes) {
 	char *name;
-	int r = 0;
 
 	*many = false;
 	if (!kernel->body.length || is_bounded(module, kernel))
@@ -68,9 +47,9 @@ static int look(bool *many, uint32_t *before, const struct ptx_module *module,
 		return -ENOMEM;
 	*many = read(&codes->compiled, name) > ENOUGH;
 	if (*many)
-		r = read_before(before, codes, name);
+		*before = read_before(codes, name);
 	free(name);
-	return r;
+	return 0;
 }
 
 /* The edited text; *out stays NULL without an edit. */

@@ -28,8 +28,7 @@ struct image_codes {
  *
  * *out is the module's text with a limit in each kernel that has got more than 64 and had not: the
  * caller's to free(), with a NUL behind it; NULL if there is no such kernel. What a kernel had is
- * read from the original code, else from its bare form in the compiled one, else from the unedited
- * one. 0 or -ENOMEM and the like.
+ * read from the original code, else from the unedited one. 0 or -ENOMEM and the like.
  */
 int image_registers_limit(char **out, size_t *length, const struct ptx_module *module,
 			  const struct image_codes *codes);

@@ -40,7 +40,8 @@ static bool read_context(struct probe_program *program, struct json_object *obje
 	for (size_t i = 0; i < json_object_array_length(array); i++) {
 		int64_t offset;
 
-		if (!json_int_at(array, i, 0, POINT_CONTEXT_MAX - 1, &offset) || offset % 8)
+		if (!json_int_at(array, i, 0, UINT16_MAX, &offset) || offset % 8 ||
+		    (offset >= POINT_CONTEXT_MAX && !point_is_thread((uint32_t)offset)))
 			return false;
 		context[program->context_count++] = (uint16_t)offset;
 	}
@@ -179,6 +180,9 @@ static int read_attachment(struct image_request *request, struct json_object *ob
 		return bad(reply, "an attachment is not as it should be");
 	if (!read_point(&attachment->use, object))
 		return bad(reply, "an attachment's point is none that there is");
+	if (json_has(object, JOB_KEY_PTX) &&
+	    !json_get_bool(object, JOB_KEY_PTX, &attachment->use.ptx))
+		return bad(reply, "an attachment is not as it should be");
 	if (image_request_find_program(request, program, &attachment->use.program))
 		return bad(reply, "an attachment names a program that is not there");
 	request->n_attachments++;
@@ -245,7 +249,7 @@ static bool read_optional_fd(const struct worker_job *job, const char *key, int 
 static int read_words(struct image_request *request, const struct worker_job *job,
 		      struct json_object *reply) {
 	int kind = JOB_WORD(job_image_kinds, json_string_of(job->request, JOB_KEY_KIND)),
-	    stage = JOB_STAGE_ALL;
+	    stage = JOB_STAGE_ALL, twins = JOB_TWINS_PTX;
 	int64_t capability, image = 0, isa = 0, target = 0;
 
 	if (kind < 0)
@@ -254,30 +258,30 @@ static int read_words(struct image_request *request, const struct worker_job *jo
 		stage = JOB_WORD(job_stages, json_string_of(job->request, JOB_KEY_STAGE));
 	if (stage < 0)
 		return bad(reply, "stage is none that there is");
-	if (!json_get_int(job->request, JOB_KEY_FLAGS, 0, UINT32_MAX, &request->flags) ||
-	    !json_get_int(job->request, JOB_KEY_CAPABILITY, 30, 999, &capability))
-		return bad(reply, "flags or capability are missing or out of range");
+	if (json_has(job->request, JOB_KEY_TWINS))
+		twins = JOB_WORD(job_twins, json_string_of(job->request, JOB_KEY_TWINS));
+	if (twins < 0)
+		return bad(reply, "twins is none of the ways to make them");
+	if (!json_get_int(job->request, JOB_KEY_CAPABILITY, 30, 999, &capability))
+		return bad(reply, "capability is missing or out of range");
 	if ((json_has(job->request, JOB_KEY_IMAGE) &&
 	     !json_get_int(job->request, JOB_KEY_IMAGE, 0, INT32_MAX, &image)) ||
 	    (json_has(job->request, JOB_KEY_CALL) &&
 	     !json_get_bool(job->request, JOB_KEY_CALL, &request->options.call)) ||
-	    (json_has(job->request, JOB_KEY_BARE) &&
-	     !json_get_bool(job->request, JOB_KEY_BARE, &request->options.bare)) ||
 	    (json_has(job->request, JOB_KEY_ONE_THREAD) &&
 	     !json_get_bool(job->request, JOB_KEY_ONE_THREAD, &request->one_thread)) ||
 	    (json_has(job->request, JOB_KEY_ISA) &&
 	     !json_get_int(job->request, JOB_KEY_ISA, 10, 999, &isa)) ||
 	    (json_has(job->request, JOB_KEY_TARGET) &&
 	     !json_get_int(job->request, JOB_KEY_TARGET, 10, 999, &target)))
-		return bad(reply, "image, call, bare, one_thread, isa or target are out of range");
+		return bad(reply, "image, call, one_thread, isa or target are out of range");
 	request->kind = (enum wire_image_kind)kind;
 	request->stage = (enum job_stage)stage;
+	request->twins = (enum job_twins)twins;
 	request->capability = (unsigned int)capability;
 	request->options.capability = request->capability;
 	request->options.image = (uint32_t)image;
-	request->options.launch = request->flags & WIRE_IMAGE_FLAG_TWIN;
-	if (request->flags & WIRE_IMAGE_FLAG_TWIN)
-		request->options.bare = false; /* the original is there, in its own module */
+	request->options.launch = true;
 	request->isa = (uint32_t)isa;
 	request->target = (uint32_t)target;
 	return 0;

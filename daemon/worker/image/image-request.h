@@ -24,13 +24,13 @@ struct image_attachment {
 struct image_request {
 	enum wire_image_kind kind;
 	enum job_stage stage;
-	int64_t flags; /* enum wire_image_flags */
 	unsigned int capability; /* 90 */
 	const uint8_t *data; /* the image, mapped */
 	size_t size;
 	const uint8_t *text; /* from CHECK on: the foreign text, mapped */
 	size_t text_size;
 	bool one_thread; /* compile with one */
+	enum job_twins twins; /* from what */
 	uint32_t isa, target; /* the most that the foreign text may ask for; 0: as the image and the
 				 programs */
 	int output, text_output, instructions; /* -1: not wanted */

@@ -19,7 +19,8 @@ const char *image_entry_suffix(const struct fatbin_entry *entry) {
 	return entry->flags & FATBIN_FLAG_FAMILY ? "f" : "";
 }
 
-bool image_entry_is_for(const struct fatbin_entry *entry, unsigned int capability) {
+/* Would the driver consider the entry on this device? */
+static bool is_for(const struct fatbin_entry *entry, unsigned int capability) {
 	if (!(entry->flags & FATBIN_FLAG_64BIT) ||
 	    (entry->kind != FATBIN_KIND_ELF && entry->kind != FATBIN_KIND_PTX))
 		return false;
@@ -46,7 +47,7 @@ static const struct fatbin_entry *select_kind(const struct fatbin *fatbin, unsig
 	for (size_t i = 0; i < fatbin->n_entries; i++) {
 		const struct fatbin_entry *entry = &fatbin->entries[i];
 
-		if (entry->kind == kind && image_entry_is_for(entry, capability) &&
+		if (entry->kind == kind && is_for(entry, capability) &&
 		    (!best || nearer(entry, best)))
 			best = entry;
 	}
@@ -69,7 +70,7 @@ const struct fatbin_entry *image_select_source(const struct fatbin *fatbin, unsi
 	for (size_t i = 0; i < fatbin->n_entries; i++) {
 		const struct fatbin_entry *entry = &fatbin->entries[i];
 
-		if (entry->kind == FATBIN_KIND_PTX && image_entry_is_for(entry, capability) &&
+		if (entry->kind == FATBIN_KIND_PTX && is_for(entry, capability) &&
 		    entry->container == code->container && entry->sm == virtual_sm &&
 		    !strcmp(image_entry_suffix(entry), image_entry_suffix(code)) &&
 		    entry->name_size == code->name_size &&

@@ -25,8 +25,5 @@ const struct fatbin_entry *image_select_source(const struct fatbin *fatbin, unsi
 					       const struct fatbin_entry *code,
 					       uint32_t virtual_sm);
 
-/* Would the driver consider the entry on this device? */
-bool image_entry_is_for(const struct fatbin_entry *entry, unsigned int capability);
-
 /* "a", "f" or "" */
 const char *image_entry_suffix(const struct fatbin_entry *entry);

@@ -117,15 +117,13 @@ uint64_t image_targets_sites(const struct image_targets *targets) {
 	return sites;
 }
 
-/* Whether somebody asked for a point of this very function that it does not have, or was refused.
- * Globs may mean functions without it. */
+/* Whether somebody asked for a point of this very function that it does not have. Globs may mean
+ * functions without it. */
 static bool misses(const struct image_target *target, const struct image_request *request,
 		   uint32_t use) {
 	const struct image_attachment *attachment = &request->attachments[target->attachments[use]];
 
-	return target->reason ||
-	       (!target->uses[use].sites &&
-		(target->uses[use].refused || !strpbrk(attachment->kernel, "*?[")));
+	return target->reason || (!target->uses[use].sites && !strpbrk(attachment->kernel, "*?["));
 }
 
 /* "missing" of an object of "kernels", if there is something. */
@@ -245,8 +243,6 @@ int image_targets_add_applied(const struct image_targets *targets,
 }
 
 void image_point_format(const struct probe_use *use, char *text, size_t size) {
-	size_t length;
-
 	*text = '\0';
 	switch (use->point) {
 	case POINT_ENTRY:
@@ -267,7 +263,4 @@ void image_point_format(const struct probe_use *use, char *text, size_t size) {
 	case POINT_CLASS: /* of machine code */
 		break;
 	}
-	length = strlen(text);
-	if (use->refused)
-		snprintf(text + length, size - length, " (refused: REGISTERS in gpuprobe-shim(7))");
 }

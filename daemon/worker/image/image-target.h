@@ -45,7 +45,7 @@ uint64_t image_targets_sites(const struct image_targets *targets);
 /*
  * "kernels" of a reply, at most as many as a message can hold, else "truncated" too. With
  * only_applied those attachments of each that stand there, and as "missing" those that named it and
- * found no place, or were refused; else all that mean it. Of those that are left out all are
+ * found no place; else all that mean it. Of those that are left out all are
  * missing, with the reason.
  */
 int image_targets_add_kernels(struct image_targets *targets, const struct image_request *request,
@@ -55,6 +55,5 @@ int image_targets_add_kernels(struct image_targets *targets, const struct image_
 int image_targets_add_applied(const struct image_targets *targets,
 			      const struct image_request *request, struct json_object *reply);
 
-/* A point for a person: "entry", "line x.cu:12"; of one that was refused, that it was. Fits 192
- * bytes. */
+/* A point for a person: "entry", "line x.cu:12". Fits 192 bytes. */
 void image_point_format(const struct probe_use *use, char *text, size_t size);

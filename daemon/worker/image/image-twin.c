@@ -22,18 +22,9 @@
 #include "daemon/worker/compiler/cubin-relocation.h"
 #include "lib/ptx/ptx-lexer.h"
 #include "image-pointer.h"
+#include "image-table.h"
 #include "lib/ptx/ptx-edit.h"
 #include "passes/probe-launch.h"
-#include "proto/twin.h"
-
-struct table {
-	struct twin_variable *variables;
-	size_t count, allocated;
-	struct twin_kernel *kernels;
-	size_t kernel_count;
-	char *names;
-	size_t names_size, names_allocated;
-};
 
 __attribute__((format(printf, 2, 3))) static int refuse(char *reason, const char *format, ...) {
 	va_list arguments;
@@ -318,72 +309,18 @@ int image_twin_cut(const struct ptx_module *edited, const struct ptx_module *ori
 	return r > 0 && !refused ? -EINVAL : r;
 }
 
-static int add_name(struct table *table, const char *name, size_t length, uint32_t *offset) {
-	if (table->names_size + length + 1 > table->names_allocated) {
-		size_t size = 2 * table->names_allocated + length + 256;
-		char *more = realloc(table->names, size);
-
-		if (!more)
-			return -ENOMEM;
-		table->names = more;
-		table->names_allocated = size;
-	}
-	*offset = (uint32_t)table->names_size;
-	memcpy(table->names + table->names_size, name, length);
-	table->names[table->names_size + length] = '\0';
-	table->names_size += length + 1;
-	return 0;
-}
-
 /* Notes the kernels that have a block of their launch. */
-static int add_kernels(struct table *table, const struct ptx_module *edited, char *reason) {
+static int add_kernels(struct image_table *table, const struct ptx_module *edited, char *reason) {
 	const struct ptx_function *kernel = NULL;
-	uint32_t size, offset, name;
-	int r;
+	uint32_t size, offset;
+	int r = 0;
 
-	table->kernels = calloc((size_t)edited->function_count + 1, sizeof(*table->kernels));
-	if (!table->kernels)
-		return -ENOMEM;
-	while ((kernel = ptx_module_next_kernel(edited, kernel))) {
-		if (!kernel->body.length || !probe_launch_has(edited, kernel, &size, &offset))
-			continue;
-		if (table->kernel_count == TWIN_KERNELS_MAX)
-			return refuse(reason, "the module has too many kernels");
-		r = add_name(table, edited->text + kernel->name.offset, kernel->name.length, &name);
-		if (r)
-			return r;
-		table->kernels[table->kernel_count++] =
-			(struct twin_kernel){ .name = name,
-					      .parameter_count = kernel->parameter_count - 1,
-					      .size = size,
-					      .offset = offset };
-	}
-	return 0;
-}
-
-static int add(struct table *table, const struct cubin_relocation *relocation, uint64_t base) {
-	struct twin_variable *variable;
-	uint32_t name;
-	int r;
-
-	if (table->count == table->allocated) {
-		size_t allocated = 2 * table->allocated + 16;
-		struct twin_variable *more =
-			reallocarray(table->variables, allocated, sizeof(*more));
-
-		if (!more)
-			return -ENOMEM;
-		table->variables = more;
-		table->allocated = allocated;
-	}
-	r = add_name(table, relocation->symbol, strlen(relocation->symbol), &name);
-	if (r)
-		return r;
-	variable = &table->variables[table->count++];
-	*variable = (struct twin_variable){ .offset = base + relocation->at,
-					    .name = name,
-					    .addend = relocation->addend };
-	return 0;
+	while (!r && (kernel = ptx_module_next_kernel(edited, kernel)))
+		if (kernel->body.length && probe_launch_has(edited, kernel, &size, &offset))
+			r = image_table_add_kernel(table, edited->text + kernel->name.offset,
+						   kernel->name.length, kernel->parameter_count - 1,
+						   size, offset);
+	return r > 0 ? refuse(reason, "the module has too many kernels") : r;
 }
 
 /* Is a section read by debuggers alone, or data of the twin that nothing uses? */
@@ -398,7 +335,7 @@ static bool is_theirs(const struct ptx_module *module, const char *name) {
 
 /* Takes the addresses of the original's variables out of a cubin. `base`: where it is in the image.
  */
-static int take_addresses(struct table *table, uint8_t *cubin, size_t size, uint64_t base,
+static int take_addresses(struct image_table *table, uint8_t *cubin, size_t size, uint64_t base,
 			  const struct ptx_module *original, const struct ptx_module *edited,
 			  char *reason) {
 	struct cubin_relocations relocations;
@@ -422,52 +359,22 @@ static int take_addresses(struct table *table, uint8_t *cubin, size_t size, uint
 				      "machine code refers to the variable %.120s in a way that "
 				      "twins do not know (%.40s, type %u)",
 				      one.symbol, one.section, one.type);
-		if (table->count == TWIN_VARIABLES_MAX)
+		r = image_table_add_variable(table, one.symbol, base + one.at, one.addend);
+		if (r > 0)
 			return refuse(reason, "the module has too many variables");
-		r = add(table, &one, base);
 		cubin_relocation_drop(cubin, &one);
 	}
 	return r == -EINVAL ? refuse(reason, "the compiler's machine code is malformed") : r;
 }
 
-/* Puts the table behind the image. */
-static int append(struct image_built *result, const struct table *table) {
-	const size_t begin = (result->size + 7) & ~(size_t)7;
-	const struct twin_table header = {
-		.magic = TWIN_MAGIC,
-		.version = TWIN_VERSION,
-		.variable_count = (uint32_t)table->count,
-		.kernel_count = (uint32_t)table->kernel_count,
-		.names_size = (uint32_t)table->names_size,
-	};
-	const size_t variables = table->count * sizeof(*table->variables),
-		     kernels = table->kernel_count * sizeof(*table->kernels),
-		     size = begin + sizeof(header) + variables + kernels + table->names_size;
-	uint8_t *data = realloc(result->data, size), *to;
-
-	if (!data)
-		return -ENOMEM;
-	memset(data + result->size, 0, begin - result->size);
-	to = mempcpy(data + begin, &header, sizeof(header));
-	if (variables)
-		to = mempcpy(to, table->variables, variables);
-	if (kernels)
-		to = mempcpy(to, table->kernels, kernels);
-	if (table->names_size)
-		memcpy(to, table->names, table->names_size);
-	result->data = data;
-	result->size = size;
-	return 0;
-}
-
 int image_twin_finish(struct image_built *result, const struct ptx_module *original,
 		      const struct ptx_module *edited, char reason[IMAGE_TWIN_REASON_MAX]) {
-	struct table table = {};
+	struct image_table table = {};
 	struct fatbin fatbin;
 	bool found = false;
 	int r;
 
-	if (!result->machine_code)
+	if (!result->data)
 		return refuse(reason, "there is no compiler for this device");
 	r = fatbin_parse(&fatbin, result->data, result->size);
 	if (r)
@@ -486,9 +393,8 @@ int image_twin_finish(struct image_built *result, const struct ptx_module *origi
 	if (!r)
 		r = add_kernels(&table, edited, reason);
 	if (!r)
-		r = found ? append(result, &table) : refuse(reason, "no machine code was made");
-	free(table.variables);
-	free(table.kernels);
-	free(table.names);
+		r = found ? image_table_append(&table, result)
+			  : refuse(reason, "no machine code was made");
+	image_table_deinit(&table);
 	return r;
 }

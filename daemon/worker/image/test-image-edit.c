@@ -157,8 +157,6 @@ static void test_point_names(void **state) {
 		{ { .point = POINT_MEMORY }, "memory instruction" },
 		{ { .point = POINT_LINE, .file = "x.cu", .line = 12 }, "line x.cu:12" },
 		{ { .point = POINT_BLOCK, .block = 3 }, "block 3" },
-		{ { .point = POINT_BLOCK, .block = 3, .refused = true },
-		  "block 3 (refused: REGISTERS in gpuprobe-shim(7))" },
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {

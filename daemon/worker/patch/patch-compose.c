@@ -98,7 +98,8 @@ static int write_program(struct compose *compose, FILE *stream, struct patch_pro
 	inlined = open_memstream(&body, &length);
 	if (!inlined)
 		return -ENOMEM;
-	r = ptx_inline_write(inlined, &program->module, program->function, arguments, suffix);
+	r = ptx_inline_write(inlined, &program->module, program->function, arguments, NULL, 0,
+			     suffix);
 	if (fclose(inlined))
 		r = -ENOMEM;
 	if (!r && length <= INLINE_MAX - compose->inlined) {

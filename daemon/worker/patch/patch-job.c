@@ -106,7 +106,7 @@ static int build(struct job *job, struct compiler *patcher) {
 	int r;
 
 	r = image_build(&job->result, &source, patcher);
-	if (r > 0 || (!r && !job->result.machine_code))
+	if (r > 0 || (!r && !job->result.data))
 		return finish(worker_reply_error(job->reply, job->result.log, JOB_E_COMPILE,
 						 r > 0 ? "%s does not compile the patches for sm_%u"
 						       : "%s does not know sm_%u",

@@ -50,6 +50,13 @@ static const struct sass_opcode opcodes_sm90[] = {
 /* A stall of 5, as ptxas gives to branches, and no scoreboard. */
 #define PLAIN (UINT64_C(0x000fea0000000000))
 
+static const struct sass_number numbers_sm90[] = {
+	{ 0x802, false, false }, /* MOV */
+	{ 0x424, true, false }, /* IMAD.MOV.U32: RZ * F64 and the number */
+	{ 0x435, true, true }, /* HFMA2.MMA: RZ * RZ and two halves */
+	{},
+};
+
 static const struct sass_arch arches[] = {
 	{
 		.sm = 90,
@@ -67,12 +74,15 @@ static const struct sass_arch arches[] = {
 		.bsync = { 0x0000000000007941, PLAIN | 0x3800000 },
 		.exit = { 0x000000000000794d, PLAIN | 0x3800000 },
 		.nop = { 0x0000000000007918, UINT64_C(0x000fc00000000000) },
+		.numbers = numbers_sm90,
+		.mark = 0x801,
 		.exit_lo = UINT64_C(0xf) << 12,
 		.exit_hi = UINT64_C(0xf) << 23 | UINT64_C(0x1fffff) << 41,
 		.parameters = 0x210,
 		.registers = 255,
 		.granule = 8,
 		.file = 65536,
+		.has_run = true, /* H100 */
 	},
 };
 

@@ -8,8 +8,8 @@
 #include <string.h>
 
 /*
- * Instructions do not move, so lists of their offsets stay as they are, but for the two that the
- * rewriter writes anew (exits, warp-wide instructions).
+ * Instructions do not move, so lists of their offsets stay as they are, but for that of exits,
+ * which the rewriter writes anew, and those that probes add to.
  */
 static const struct {
 	uint8_t kind;
@@ -27,10 +27,10 @@ static const struct {
 	{ 0x1b, true }, /* MAXREG_COUNT */
 	{ SASS_EXIT_INSTR_OFFSETS, true },
 	{ 0x1d, false }, /* S2RCTAID_INSTR_OFFSETS */
-	{ 0x1e, false }, /* CRS_STACK_SIZE */
+	{ SASS_CRS_STACK_SIZE, true },
 	{ 0x23, false }, /* MAX_STACK_SIZE */
-	{ 0x28, false }, /* COOP_GROUP_INSTR_OFFSETS */
-	{ 0x29, false }, /* COOP_GROUP_MASK_REGIDS */
+	{ SASS_COOP_GROUP_INSTR_OFFSETS, true },
+	{ SASS_COOP_GROUP_MASK_REGIDS, true },
 	{ 0x2b, false }, /* WMMA_USED */
 	{ 0x2e, false }, /* ATOM16_EMUL_INSTR_REG_MAP */
 	{ SASS_REGCOUNT, true },
@@ -52,6 +52,24 @@ static const struct {
 	{ 0x55, false }, /* ANNOTATIONS */
 	{ 0x5f, true }, /* of the compiler's release; nvdisasm has no name for it */
 };
+
+static const uint8_t lists[] = {
+	[SASS_LIST_WARP_WIDE] = SASS_INT_WARP_WIDE_INSTR_OFFSETS,
+	[SASS_LIST_GROUPS] = SASS_COOP_GROUP_INSTR_OFFSETS,
+	[SASS_LIST_MASKS] = SASS_COOP_GROUP_MASK_REGIDS,
+};
+
+uint8_t sass_attribute_of(enum sass_list list) {
+	return lists[list];
+}
+
+enum sass_list sass_list_of(uint8_t kind) {
+	unsigned list = 0;
+
+	while (list < _SASS_LISTS && lists[list] != kind)
+		list++;
+	return (enum sass_list)list;
+}
 
 bool sass_attribute_is_known(uint8_t kind) {
 	for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++)

@@ -28,11 +28,28 @@ enum sass_attribute_kind {
 	SASS_KPARAM_INFO = 0x17, /* {u32, u16 number, u16 offset, u32 size << 18 | flags} */
 	SASS_CBANK_PARAM_SIZE = 0x19, /* u16 in place of a size */
 	SASS_EXIT_INSTR_OFFSETS = 0x1c, /* u32 each */
+	SASS_CRS_STACK_SIZE = 0x1e, /* u32 */
+	SASS_COOP_GROUP_INSTR_OFFSETS = 0x28, /* u32 each: of instructions with a mask of threads */
+	SASS_COOP_GROUP_MASK_REGIDS = 0x29, /* u32 each: where each has it: a register, or ~0 */
 	SASS_REGCOUNT = 0x2f, /* {u32 symbol, u32 count} */
 	SASS_INT_WARP_WIDE_INSTR_OFFSETS = 0x31, /* u32 each */
 	SASS_INDIRECT_BRANCH_TARGETS = 0x34, /* {u32 where, u32, u32 n, u32 target[n]}... */
 	SASS_KPARAM_INFO_V2 = 0x45, /* {u32, u16 number, u16 offset, u32 size} */
 };
+
+/* Lists of instructions that probes add to. */
+enum sass_list {
+	SASS_LIST_WARP_WIDE, /* offsets of VOTEU and the like, as ptxas lists them */
+	SASS_LIST_GROUPS, /* offsets of what names a mask of threads, */
+	SASS_LIST_MASKS, /* and where each has it */
+	_SASS_LISTS,
+};
+#define SASS_MASK_REGISTER UINT32_C(0x05000000) /* in a list of masks: a register, by number */
+#define SASS_MASK_ALL UINT32_MAX
+
+/* The attribute with a list; and the list in one, or _SASS_LISTS. */
+uint8_t sass_attribute_of(enum sass_list list);
+enum sass_list sass_list_of(uint8_t kind);
 
 struct sass_attribute {
 	uint8_t format, kind;

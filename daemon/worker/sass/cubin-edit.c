@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SECTIONS_MAX 65536
+#define SECTIONS_MAX 65000 /* less than numbers that mean something else */
 #define SIZE_MAX_CUBIN ((uint64_t)1 << 30)
 #define ALIGNMENT_MAX 4096
 
@@ -87,13 +87,15 @@ int sass_cubin_init(struct sass_cubin *cubin, const void *data, size_t size,
 	if (!elf_view_init(&cubin->view, data, size) || cubin->view.header.e_machine != EM_CUDA)
 		return sass_refuse(refusal, "not a cubin");
 	if (size > SIZE_MAX_CUBIN || cubin->view.n_sections > SECTIONS_MAX ||
+	    cubin->view.header.e_shstrndx >= cubin->view.n_sections ||
 	    cubin->view.header.e_shnum != cubin->view.n_sections)
 		return sass_refuse(refusal, "the cubin has too many sections or bytes");
 	if (cubin->view.header.e_type != ET_EXEC)
 		return sass_refuse(refusal, "the cubin has to be linked with others first");
 	cubin->n_sections = cubin->view.n_sections;
+	cubin->allocated = cubin->n_sections + 1;
 	cubin->sm = read_sm(&cubin->view.header);
-	cubin->sections = calloc(cubin->n_sections + 1, sizeof(*cubin->sections));
+	cubin->sections = calloc(cubin->allocated, sizeof(*cubin->sections));
 	if (!cubin->sections)
 		return -ENOMEM;
 	r = read_sections(cubin, refusal);
@@ -119,6 +121,16 @@ size_t sass_cubin_find(const struct sass_cubin *cubin, const char *prefix, const
 	return 0;
 }
 
+/* The text at an offset of a string table, changed or not. NULL: there is none. */
+static const char *find_string(const struct sass_section *strings, uint64_t offset) {
+	const char *text = (const char *)strings->content;
+
+	if (!text || offset >= strings->header.sh_size ||
+	    !memchr(text + offset, '\0', strings->header.sh_size - offset))
+		return NULL;
+	return text + offset;
+}
+
 bool sass_cubin_symbol(const struct sass_cubin *cubin, uint64_t index, Elf64_Sym *symbol,
 		       const char **name) {
 	const struct sass_section *table = &cubin->sections[cubin->symbols];
@@ -126,8 +138,7 @@ bool sass_cubin_symbol(const struct sass_cubin *cubin, uint64_t index, Elf64_Sym
 	if (!table->content || index >= table->header.sh_size / sizeof(*symbol))
 		return false;
 	memcpy(symbol, table->content + index * sizeof(*symbol), sizeof(*symbol));
-	*name = elf_view_string(&cubin->view, &cubin->sections[cubin->strings].header,
-				symbol->st_name);
+	*name = find_string(&cubin->sections[cubin->strings], symbol->st_name);
 	return true;
 }
 
@@ -136,7 +147,7 @@ uint8_t *sass_cubin_change(struct sass_cubin *cubin, size_t index, size_t size) 
 	const size_t before = section->content ? section->header.sh_size : 0;
 	uint8_t *content;
 
-	if (section->owned && size <= before)
+	if (section->owned && size == before)
 		return section->owned;
 	content = calloc(1, size ? size : 1);
 	if (!content)
@@ -148,6 +159,53 @@ uint8_t *sass_cubin_change(struct sass_cubin *cubin, size_t index, size_t size) 
 	section->content = content;
 	section->header.sh_size = size;
 	return content;
+}
+
+/* Puts a text behind a string table. Its offset; 0: no memory. */
+static uint32_t add_string(struct sass_cubin *cubin, size_t index, const char *text) {
+	const size_t at = cubin->sections[index].header.sh_size, length = strlen(text) + 1;
+	uint8_t *content = sass_cubin_change(cubin, index, at + length);
+
+	if (!content)
+		return 0;
+	memcpy(content + at, text, length);
+	return (uint32_t)at;
+}
+
+size_t sass_cubin_add(struct sass_cubin *cubin, const char *name, const Elf64_Shdr *like) {
+	const size_t names = cubin->view.header.e_shstrndx;
+	struct sass_section section = { .header = *like, .name = name };
+
+	if (cubin->n_sections == cubin->allocated) {
+		const size_t allocated = 2 * cubin->allocated;
+		struct sass_section *more = reallocarray(cubin->sections, allocated, sizeof(*more));
+
+		if (!more)
+			return 0;
+		cubin->sections = more;
+		cubin->allocated = allocated;
+	}
+	section.header.sh_name = add_string(cubin, names, name);
+	section.header.sh_size = 0;
+	if (!section.header.sh_name)
+		return 0;
+	cubin->sections[cubin->n_sections] = section;
+	return cubin->n_sections++;
+}
+
+int sass_cubin_add_symbol(struct sass_cubin *cubin, const char *name, Elf64_Sym symbol,
+			  uint32_t *index) {
+	const size_t size = cubin->sections[cubin->symbols].header.sh_size;
+	uint8_t *table;
+
+	symbol.st_name = add_string(cubin, cubin->strings, name);
+	table = symbol.st_name ? sass_cubin_change(cubin, cubin->symbols, size + sizeof(symbol))
+			       : NULL;
+	if (!table)
+		return -ENOMEM;
+	memcpy(table + size, &symbol, sizeof(symbol));
+	*index = (uint32_t)(size / sizeof(symbol));
+	return 0;
 }
 
 int sass_cubin_resize_symbol(struct sass_cubin *cubin, uint64_t index, uint64_t size) {
@@ -222,6 +280,7 @@ int sass_cubin_write(const struct sass_cubin *cubin, uint8_t **data, size_t *siz
 		memcpy(out + headers + i * sizeof(one), &one, sizeof(one));
 	}
 	header.e_shoff = headers;
+	header.e_shnum = (uint16_t)cubin->n_sections;
 	header.e_phoff = 0;
 	header.e_phnum = 0;
 	memcpy(out, &header, sizeof(header));

@@ -121,6 +121,17 @@ struct sass_word sass_map_predicates(const struct sass_opcode *opcode, struct sa
 	return word;
 }
 
+struct sass_word sass_map_uniform_predicates(const struct sass_opcode *opcode,
+					     struct sass_word word, const uint8_t numbers[8]) {
+	for (unsigned i = 0; i < sizeof(predicate_at); i++)
+		if (opcode->uniform_predicates & 1U << i)
+			word = sass_set_bits(word, predicate_at[i], 3,
+					     numbers[sass_bits(word, predicate_at[i], 3)]);
+	if (opcode->flags & SASS_UGUARD)
+		word = sass_set_bits(word, 12, 3, numbers[sass_bits(word, 12, 3)]);
+	return word;
+}
+
 struct sass_word sass_with_wait(struct sass_word word, unsigned mask) {
 	word.hi |= (uint64_t)mask << 52;
 	return word;

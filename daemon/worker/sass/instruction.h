@@ -87,6 +87,13 @@ struct sass_target {
 	uint8_t low_at, low_bits, high_at, high_bits, unit;
 };
 
+/* An instruction that moves a number of 32 bits, from bit 32 on, into a register, if some of its
+ * fields are RZ. */
+struct sass_number {
+	uint16_t opcode; /* 0: behind the last one */
+	bool zero_f24, zero_f64;
+};
+
 struct sass_arch {
 	uint32_t sm; /* 90 */
 	const struct sass_opcode *opcodes; /* by number */
@@ -94,11 +101,14 @@ struct sass_arch {
 	struct sass_target branch, sync;
 	struct sass_word first; /* every kernel's first instruction, without control bits */
 	struct sass_word bra, bssy, bsync, exit, nop; /* unpredicated, with plain control bits */
+	const struct sass_number *numbers;
+	uint16_t mark; /* opcode of PMTRIG, which ends probes (probe.h) */
 	uint64_t exit_lo, exit_hi; /* bits of an EXIT that may differ: predicates and control */
 	uint32_t parameters; /* where parameters begin in constant bank 0 */
 	uint32_t registers; /* the largest count; a count has two more than may be named */
 	uint32_t granule; /* registers of a thread are handed out in so many */
 	uint32_t file; /* registers of a multiprocessor */
+	bool has_run; /* twins for it have run on a GPU: they may be made without being asked for */
 };
 
 /* NULL: machine code for it is not understood here. */
@@ -131,6 +141,10 @@ unsigned sass_uniform_predicates(const struct sass_opcode *opcode, struct sass_w
 /* Gives predicates that a word names, its guard among them, other numbers. */
 struct sass_word sass_map_predicates(const struct sass_opcode *opcode, struct sass_word word,
 				     const uint8_t numbers[8]);
+
+/* The same for uniform ones. */
+struct sass_word sass_map_uniform_predicates(const struct sass_opcode *opcode,
+					     struct sass_word word, const uint8_t numbers[8]);
 
 /* Control bits. */
 static inline unsigned sass_stall(struct sass_word word) {

@@ -161,6 +161,7 @@ static int read_word(struct sass_kernel *kernel, const struct sass_cubin *cubin,
 	else
 		find_busy(usage, opcode, word);
 	find_uniform(usage, opcode, word);
+	usage->uniform_predicates |= (uint8_t)sass_uniform_predicates(opcode, word);
 	find_barriers(usage, opcode, word);
 	if (opcode->flags & SASS_SETMAXREG) {
 		const uint32_t n = (uint32_t)sass_bits(word, 32, 9);
@@ -322,6 +323,30 @@ static int check_tables(const struct sass_attribute *attribute, struct sass_refu
 	return 0;
 }
 
+static int read_parameter(struct sass_kernel *kernel, const struct sass_attribute *attribute,
+			  struct sass_refusal *refusal) {
+	const bool v2 = attribute->kind == SASS_KPARAM_INFO_V2;
+	uint32_t number, size;
+
+	if (!attribute->value || attribute->size != 12)
+		return sass_refuse(refusal, "attribute 0x%02x is malformed", attribute->kind);
+	number = sass_u32(attribute->value, 4) & 0xffff;
+	size = sass_u32(attribute->value, 8);
+	if (number >= SASS_PARAMETERS_MAX)
+		return sass_refuse(refusal, "the kernel has parameter %u", number);
+	if (!kernel->parameter)
+		kernel->parameter = calloc(SASS_PARAMETERS_MAX, sizeof(*kernel->parameter));
+	if (!kernel->parameter)
+		return -ENOMEM;
+	kernel->parameter[number] = (struct sass_parameter){
+		.offset = sass_u32(attribute->value, 4) >> 16,
+		.size = v2 ? size : size >> 18,
+	};
+	kernel->parameters_v2 |= v2;
+	kernel->parameters_n++;
+	return 0;
+}
+
 static int read_value(struct sass_kernel *kernel, const struct sass_attribute *attribute,
 		      size_t *n_exits, struct sass_refusal *refusal) {
 	const uint8_t *value = attribute->value;
@@ -336,9 +361,7 @@ static int read_value(struct sass_kernel *kernel, const struct sass_attribute *a
 		break;
 	case SASS_KPARAM_INFO:
 	case SASS_KPARAM_INFO_V2:
-		kernel->parameters_v2 |= attribute->kind == SASS_KPARAM_INFO_V2;
-		kernel->parameters_n++;
-		break;
+		return read_parameter(kernel, attribute, refusal);
 	case SASS_PARAM_CBANK:
 		if (!value || attribute->size != 8 ||
 		    (sass_u32(value, 4) & 0xffff) != kernel->arch->parameters)
@@ -417,5 +440,6 @@ int sass_kernel_init(struct sass_kernel *kernel, const struct sass_cubin *cubin,
 void sass_kernel_deinit(struct sass_kernel *kernel) {
 	free(kernel->exits);
 	free(kernel->relocated);
+	free(kernel->parameter);
 	*kernel = (struct sass_kernel){};
 }

@@ -17,8 +17,15 @@ struct sass_usage {
 	uint8_t busy[32]; /* a bit for each register that may be read or written late (registers.h)
 			   */
 	uint8_t late_predicates; /* that may be written late, likewise */
+	uint8_t uniform_predicates;
 	uint32_t least_registers; /* that USETMAXREG leaves; 0: it has none */
 	bool calls_out; /* functions in other sections */
+};
+
+#define SASS_PARAMETERS_MAX 4096
+
+struct sass_parameter {
+	uint32_t offset, size; /* bytes; size 0: not said */
 };
 
 struct sass_kernel {
@@ -33,6 +40,7 @@ struct sass_kernel {
 	uint32_t max_threads; /* of a block, as the kernel was compiled for; 0: not said */
 	uint32_t parameters; /* bytes, */
 	uint32_t parameters_n; /* and how many */
+	struct sass_parameter *parameter; /* owned: of each */
 	bool parameters_v2; /* SASS_KPARAM_INFO_V2 */
 };
 

@@ -33,10 +33,33 @@ GLOBAL = {"LD", "LDG", "ST", "STG", "ATOM", "ATOMG", "RED", "REDG"}
 MATRIX = {"HMMA", "IMMA", "DMMA", "BMMA"}  # calculations that take longer than a branch
 SIZED = {"LD", "LDG", "LDS", "LDL", "ST", "STG", "STS", "STL"}  # an address and a value, whose size is in bits 73-75
 PROBE = GLOBAL | {"LDC", "ULDC", "S2R", "S2UR", "CS2R", "SHFL", "VOTE", "VOTEU", "MATCH", "REDUX", "R2UR", "MEMBAR", "ERRBAR", "CCTL", "NOP", "BRA"}
-PROBE |= {"BSSY", "BSYNC", "BREAK", "EXIT", "YIELD", "WARPSYNC", "P2R", "R2P", "UP2UR", "POPC", "FLO", "BREV", "MUFU", "F2F", "F2I", "I2F", "FRND", "FCHK"}
+PROBE |= {
+    "NANOSLEEP",
+    "PMTRIG",
+    "CGAERRBAR",
+    "ENDCOLLECTIVE",
+    "BSSY",
+    "BSYNC",
+    "BREAK",
+    "EXIT",
+    "YIELD",
+    "WARPSYNC",
+    "P2R",
+    "R2P",
+    "UP2UR",
+    "POPC",
+    "FLO",
+    "BREV",
+    "MUFU",
+    "F2F",
+    "F2I",
+    "I2F",
+    "FRND",
+    "FCHK",
+}
 FLOW = {"BRA": "BRANCH", "CALL": "CALL", "RET": "RETURN", "BRX": "INDIRECT", "BSSY": "SYNC", "EXIT": "EXIT", "NOP": "NOP", "USETMAXREG": "SETMAXREG"}
 LANES = {"VOTEU", "R2UR", "REDUX", "ELECT"}  # put into uniform registers what depends on the active threads
-SWITCH = {"BRA", "BSYNC", "YIELD", "WARPSYNC", "BREAK", "BRX", "CALL", "RET", "NANOSLEEP"}  # other threads of the warp may run behind it
+SWITCH = {"BRA", "BSYNC", "YIELD", "WARPSYNC", "BREAK", "BRX", "CALL", "RET", "NANOSLEEP", "ENDCOLLECTIVE"}  # other threads of the warp may run behind it
 # Calculations: their results are there after a fixed number of cycles.
 CALCULATION = re.compile(r"U?(MOV|U?I?F?SEL|[FIDH]?SETP?|IADD3|LEA|LOP3|PLOP3|IABS|PRMT|SHF|SGXT|BMSK|[FDH]MUL2?|[FDH]ADD2?|[FDH]FMA2?|IMAD|IDP|FSET|HSET2|HSETP2"
     r"|DSETP|FSETP|ISETP|FMNMX|HMNMX2|F2FP|F2IP|I2FP|VIADD|VIADDMNMX|VIMNMX|VIMNMX3|UFLO|UPOPC)$")  # fmt: skip

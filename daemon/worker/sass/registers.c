@@ -42,7 +42,7 @@ int sass_map_entry(struct sass_map *map, const struct sass_kernel *kernel,
 	for (unsigned i = 0; i < sizeof(map->pair); i++)
 		map->pair[i] = (uint8_t)i;
 	for (unsigned i = 0; i < sizeof(map->predicate); i++)
-		map->predicate[i] = (uint8_t)i;
+		map->predicate[i] = map->uniform_predicate[i] = (uint8_t)i;
 	for (unsigned i = 0; i < sizeof(map->uniform_quad); i++)
 		map->uniform_quad[i] = map->barrier[i] = (uint8_t)i;
 	map->registers =
@@ -126,15 +126,15 @@ int sass_map_exit(struct sass_map *map, const struct sass_kernel *kernel,
 	if (kernel->registers < UNNAMED ||
 	    (kernel->usage.least_registers && kernel->usage.least_registers < UNNAMED))
 		return sass_refuse(refusal, "a count of %u registers", kernel->registers);
-	if (probe->uniform_predicates)
-		return sass_refuse(refusal, "the probe uses uniform predicates");
+	if (!map_predicates(map->uniform_predicate, probe->uniform_predicates,
+			    kernel->usage.uniform_predicates))
+		return sass_refuse(refusal, "the kernel leaves too few uniform predicates");
 	if (!map_predicates(map->predicate, probe->predicates, kernel->usage.late_predicates))
 		return sass_refuse(refusal, "the kernel may write predicates late, and leaves too "
 					    "few for the probe");
 	if (probe->mixes)
-		return sass_refuse(refusal,
-				   "the probe branches, and has uniform values that differ "
-				   "between threads which are not together");
+		return sass_refuse(refusal, "the probe needs uniform values behind a branch, where "
+					    "other threads of the warp may have changed them");
 	if (!map_numbers(map->uniform_quad, probe->uniform_quads,
 			 kernel->usage.uniform_quads | 1U << LAST_UNIFORM_QUAD))
 		return sass_refuse(refusal, "the kernel leaves too few uniform registers");
@@ -149,6 +149,7 @@ struct sass_word sass_map_word(const struct sass_map *map, const struct sass_arc
 	const bool uniform = sass_has_uniform(opcode, word);
 
 	word = sass_map_predicates(opcode, word, map->predicate);
+	word = sass_map_uniform_predicates(opcode, word, map->uniform_predicate);
 	for (unsigned field = 0; field < _SASS_FIELDS; field++) {
 		const unsigned value = sass_field(word, field), number = value & SASS_ZERO_UNIFORM;
 

@@ -9,10 +9,10 @@
  *
  * At an exit the leaving threads need nothing any more. But the kernel's last memory instructions
  * may still read their registers, or write them (busy in kernel.h). So a probe gets the lowest
- * registers that nothing can touch late, then ones above the kernel's own. Uniform registers and
- * convergence barriers belong to the warp, whose other threads may go on: a probe gets those that
- * no instruction of the kernel names. Where the kernel changes its number of registers, none are
- * added.
+ * registers that nothing can touch late, then ones above the kernel's own. Uniform registers,
+ * uniform predicates and convergence barriers belong to the warp, whose other threads may go on: a
+ * probe gets those that no instruction of the kernel names. Where the kernel changes its number of
+ * registers, none are added.
  */
 
 #include "kernel.h"
@@ -22,7 +22,7 @@ struct sass_map {
 	uint8_t pair[128]; /* of registers */
 	uint8_t uniform_quad[16];
 	uint8_t barrier[16];
-	uint8_t predicate[8];
+	uint8_t predicate[8], uniform_predicate[8];
 	uint32_t registers; /* the kernel's count with the probe in it */
 };
 

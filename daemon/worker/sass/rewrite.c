@@ -22,11 +22,12 @@
 
 struct rewriter {
 	const struct sass_request *request;
-	struct sass_cubin cubin;
+	struct sass_cubin *cubin;
 	struct sass_kernel kernel;
-	struct sass_buffer text; /* the kernel's code as it becomes */
+	struct sass_buffer text; /* the kernel's code as it becomes, */
+	struct sass_buffer info; /* and its attributes */
 	struct sass_buffer exits; /* offsets of EXITs in it, if they are other ones, */
-	struct sass_buffer warp_wide; /* and of probes' warp-wide instructions */
+	struct sass_buffer lists[_SASS_LISTS]; /* and what probes add to lists */
 	struct sass_twin twin;
 };
 
@@ -34,14 +35,43 @@ static void append_word(struct rewriter *rewriter, struct sass_word word) {
 	sass_buffer_append(&rewriter->text, &word, sizeof(word));
 }
 
-/* Constants behind the probe's parameters are those behind the kernel's. */
+/* Constants behind the probe's parameters are those behind the kernel's; of its own banks, those
+ * that data.h has put somewhere. */
 static struct sass_word move_constant(const struct rewriter *rewriter,
 				      const struct sass_opcode *opcode, struct sass_word word) {
-	const unsigned offset = sass_constant_offset(word);
+	const unsigned offset = sass_constant_offset(word), bank = sass_constant_bank(word);
 
-	if (!(opcode->flags & SASS_CONSTANT) || offset < rewriter->kernel.arch->parameters)
+	if (!(opcode->flags & SASS_CONSTANT))
+		return word;
+	if (bank)
+		return sass_with_constant_offset(word,
+						 offset + rewriter->request->bases.bank[bank]);
+	if (rewriter->request->own_parameters || offset < rewriter->kernel.arch->parameters)
 		return word;
 	return sass_with_constant_offset(word, offset + rewriter->twin.block_at);
+}
+
+/* What marks the end of a probe's body does nothing. */
+static struct sass_word drop_mark(const struct rewriter *rewriter, struct sass_word word) {
+	const struct sass_arch *arch = rewriter->kernel.arch;
+	const uint64_t control = ~UINT64_C(0) << 41;
+
+	if ((word.lo & 0xfff) != arch->mark)
+		return word;
+	return (struct sass_word){ arch->nop.lo, (arch->nop.hi & ~control) | (word.hi & control) };
+}
+
+/* Does an instruction read a register? */
+static bool has_sources(const struct sass_opcode *opcode, struct sass_word word) {
+	for (unsigned field = 0; field < _SASS_FIELDS; field++) {
+		const unsigned value = sass_field(word, (enum sass_field)field);
+
+		if (((opcode->registers & 1U << field) && value != SASS_ZERO_REGISTER) ||
+		    ((opcode->uniform & 1U << field) && sass_has_uniform(opcode, word) &&
+		     (value & SASS_ZERO_UNIFORM) != SASS_ZERO_UNIFORM))
+			return true;
+	}
+	return false;
 }
 
 /*
@@ -58,17 +88,28 @@ static struct sass_word guard(const struct sass_opcode *opcode, struct sass_word
 		return word;
 	if (result || (opcode->uniform & 1U << SASS_F16))
 		word = sass_set_bits(word, 110, 3, GUARD_SCOREBOARD);
-	else if (opcode->registers || opcode->uniform)
+	else if (has_sources(opcode, word))
 		word = sass_set_bits(word, 113, 3, GUARD_SCOREBOARD);
+	else
+		return word;
 	if (sass_stall(word) < SEEN_STALL)
 		word = sass_set_bits(word, 105, 4, SEEN_STALL);
 	return word;
 }
 
-static void note_warp_wide(struct rewriter *rewriter, const struct sass_probe *probe,
-			   uint64_t begin) {
-	for (size_t i = 0; i < probe->n_warp_wide; i++)
-		sass_buffer_u32(&rewriter->warp_wide, (uint32_t)begin + probe->warp_wide[i]);
+static void note_lists(struct rewriter *rewriter, const struct sass_probe *probe,
+		       const struct sass_map *map, uint64_t begin) {
+	for (unsigned list = 0; list < _SASS_LISTS; list++)
+		for (size_t i = 0; i < probe->n_list[list]; i++) {
+			uint32_t value = probe->lists[list][i];
+
+			if (list != SASS_LIST_MASKS)
+				value += (uint32_t)begin;
+			else if (value != SASS_MASK_ALL)
+				value = SASS_MASK_REGISTER |
+					(map->pair[(value & 0xff) / 2] * 2U + value % 2);
+			sass_buffer_u32(&rewriter->lists[list], value);
+		}
 }
 
 /*
@@ -94,9 +135,9 @@ static void append_entry(struct rewriter *rewriter, const struct sass_map *map) 
 		else
 			word = guard(opcode, move_constant(rewriter, opcode,
 							   sass_map_word(map, arch, word)));
-		append_word(rewriter, word);
+		append_word(rewriter, drop_mark(rewriter, word));
 	}
-	note_warp_wide(rewriter, probe, begin);
+	note_lists(rewriter, probe, map, begin);
 	append_word(rewriter,
 		    sass_bsync(arch, barrier, probe->scoreboards | 1U << GUARD_SCOREBOARD));
 	append_word(rewriter, first);
@@ -122,10 +163,10 @@ static void append_exit(struct rewriter *rewriter, const struct sass_map *map) {
 
 		if (opcode->flags & SASS_EXIT)
 			sass_buffer_u32(&rewriter->exits, (uint32_t)(begin + at));
-		append_word(rewriter,
-			    move_constant(rewriter, opcode, sass_map_word(map, arch, word)));
+		word = move_constant(rewriter, opcode, sass_map_word(map, arch, word));
+		append_word(rewriter, drop_mark(rewriter, word));
 	}
-	note_warp_wide(rewriter, probe, begin);
+	note_lists(rewriter, probe, map, begin);
 	for (size_t i = 0; !rewriter->text.failed && i < rewriter->kernel.n_exits; i++) {
 		const uint32_t at = rewriter->kernel.exits[i];
 
@@ -137,7 +178,7 @@ static void append_exit(struct rewriter *rewriter, const struct sass_map *map) {
 }
 
 static int write_code(struct rewriter *rewriter, struct sass_refusal *refusal) {
-	const struct sass_section *section = &rewriter->cubin.sections[rewriter->kernel.text];
+	const struct sass_section *section = &rewriter->cubin->sections[rewriter->kernel.text];
 	struct sass_map map;
 	int r = 0;
 
@@ -184,7 +225,7 @@ static bool append_first_parameter(const struct rewriter *rewriter, struct sass_
 	const char *name;
 	Elf64_Sym symbol;
 
-	for (uint32_t i = 1; sass_cubin_symbol(&rewriter->cubin, i, &symbol, &name); i++) {
+	for (uint32_t i = 1; sass_cubin_symbol(rewriter->cubin, i, &symbol, &name); i++) {
 		const uint32_t value[2] = { i, rewriter->kernel.arch->parameters |
 						       rewriter->twin.block << 16 };
 
@@ -206,11 +247,11 @@ static bool append_attribute(const struct rewriter *rewriter, const uint8_t *dat
 
 	if (attribute->kind == SASS_EXIT_INSTR_OFFSETS && rewriter->request->exit)
 		return true;
-	if (attribute->kind == SASS_INT_WARP_WIDE_INSTR_OFFSETS && attribute->value &&
-	    rewriter->warp_wide.size)
-		return true; /* in merge_warp_wide() */
+	if (attribute->value && sass_list_of(attribute->kind) < _SASS_LISTS &&
+	    rewriter->lists[sass_list_of(attribute->kind)].size)
+		return true; /* in merge_list() */
 	sass_buffer_append(info, data + attribute->at, attribute->end - attribute->at);
-	if (info->failed)
+	if (info->failed || !rewriter->twin.block)
 		return true;
 	if (attribute->kind == SASS_CBANK_PARAM_SIZE)
 		memcpy(info->data + begin + 2, &(uint16_t){ (uint16_t)size }, sizeof(uint16_t));
@@ -219,21 +260,23 @@ static bool append_attribute(const struct rewriter *rewriter, const uint8_t *dat
 	return true;
 }
 
-/* The kernel's own warp-wide instructions and those of probes, in one list. */
-static bool merge_warp_wide(const struct rewriter *rewriter, const struct sass_section *section,
-			    struct sass_buffer *info) {
-	struct sass_buffer list = {};
+/* What the kernel has in a list, and what probes add. */
+static bool merge_list(const struct rewriter *rewriter, const struct sass_section *section,
+		       enum sass_list list, struct sass_buffer *info) {
+	struct sass_buffer all = {};
 	struct sass_attribute attribute;
 	size_t at = 0;
 	bool fits;
 
+	if (!rewriter->lists[list].size)
+		return true;
 	while (sass_attribute_next(section->content, section->header.sh_size, &at, &attribute) == 1)
-		if (attribute.kind == SASS_INT_WARP_WIDE_INSTR_OFFSETS && attribute.value)
-			sass_buffer_append(&list, attribute.value, attribute.size);
-	sass_buffer_append(&list, rewriter->warp_wide.data, rewriter->warp_wide.size);
-	fits = !list.failed &&
-	       sass_attribute_append(info, SASS_INT_WARP_WIDE_INSTR_OFFSETS, list.data, list.size);
-	sass_buffer_deinit(&list);
+		if (sass_list_of(attribute.kind) == list && attribute.value)
+			sass_buffer_append(&all, attribute.value, attribute.size);
+	sass_buffer_append(&all, rewriter->lists[list].data, rewriter->lists[list].size);
+	fits = !all.failed &&
+	       sass_attribute_append(info, sass_attribute_of(list), all.data, all.size);
+	sass_buffer_deinit(&all);
 	return fits;
 }
 
@@ -245,47 +288,52 @@ static bool make_info(const struct rewriter *rewriter, const struct sass_section
 
 	while (fits && sass_attribute_next(section->content, section->header.sh_size, &at,
 					   &attribute) == 1) {
-		if (!parameter &&
+		if (!parameter && rewriter->twin.block &&
 		    (attribute.kind == SASS_KPARAM_INFO || attribute.kind == SASS_KPARAM_INFO_V2)) {
 			fits = append_parameter(rewriter, info); /* the last one is listed first */
 			parameter = true;
 		}
 		fits = fits && append_attribute(rewriter, section->content, &attribute, info);
 	}
-	if (fits && !parameter)
+	if (fits && !parameter && rewriter->twin.block)
 		fits = append_first_parameter(rewriter, info);
 	if (fits && rewriter->request->exit && rewriter->exits.size)
 		fits = sass_attribute_append(info, SASS_EXIT_INSTR_OFFSETS, rewriter->exits.data,
 					     rewriter->exits.size);
-	if (fits && rewriter->warp_wide.size)
-		fits = merge_warp_wide(rewriter, section, info);
+	for (unsigned list = 0; fits && list < _SASS_LISTS; list++)
+		fits = merge_list(rewriter, section, (enum sass_list)list, info);
 	return fits;
 }
 
-static int write_info(struct rewriter *rewriter, struct sass_refusal *refusal) {
-	const size_t index = rewriter->kernel.info;
-	struct sass_buffer info = {};
-	uint8_t *content = NULL;
-	int r = 0;
+static int prepare_info(struct rewriter *rewriter, struct sass_refusal *refusal) {
+	const struct sass_section *section = &rewriter->cubin->sections[rewriter->kernel.info];
 
-	if (!make_info(rewriter, &rewriter->cubin.sections[index], &info))
-		r = sass_refuse(refusal,
-				"the attributes of section %.120s do not fit, or there is "
-				"no symbol of the constant bank",
-				rewriter->cubin.sections[index].name);
-	else if (!info.failed)
-		content = sass_cubin_change(&rewriter->cubin, index, info.size);
-	if (content)
-		memcpy(content, info.data, info.size);
-	sass_buffer_deinit(&info);
-	return r ? r : content ? 0 : -ENOMEM;
+	if (!make_info(rewriter, section, &rewriter->info))
+		return sass_refuse(refusal,
+				   "the attributes of section %.120s do not fit, or there is "
+				   "no symbol of the constant bank",
+				   section->name);
+	for (unsigned list = 0; list < _SASS_LISTS; list++)
+		rewriter->info.failed |= rewriter->lists[list].failed;
+	return rewriter->info.failed || rewriter->exits.failed ? -ENOMEM : 0;
+}
+
+static int write_info(struct rewriter *rewriter) {
+	uint8_t *content =
+		sass_cubin_change(rewriter->cubin, rewriter->kernel.info, rewriter->info.size);
+
+	if (!content)
+		return -ENOMEM;
+	if (rewriter->info.size)
+		memcpy(content, rewriter->info.data, rewriter->info.size);
+	return 0;
 }
 
 static int write_registers(struct rewriter *rewriter) {
-	const size_t index = sass_cubin_find(&rewriter->cubin, ".nv.info", "");
-	const size_t size = rewriter->cubin.sections[index].header.sh_size;
-	Elf64_Shdr *text = &rewriter->cubin.sections[rewriter->kernel.text].header;
-	uint8_t *content = sass_cubin_change(&rewriter->cubin, index, size);
+	const size_t index = sass_cubin_find(rewriter->cubin, ".nv.info", "");
+	const size_t size = rewriter->cubin->sections[index].header.sh_size;
+	Elf64_Shdr *text = &rewriter->cubin->sections[rewriter->kernel.text].header;
+	uint8_t *content = sass_cubin_change(rewriter->cubin, index, size);
 	struct sass_attribute attribute;
 	size_t at = 0;
 
@@ -302,21 +350,38 @@ static int write_registers(struct rewriter *rewriter) {
 	return 0;
 }
 
+/* Bytes of a probe's block. False: its parameters are not those of the kernel. */
+static bool find_block(const struct rewriter *rewriter, const struct sass_probe *probe,
+		       uint32_t *block) {
+	const struct sass_twin *twin = &rewriter->twin;
+
+	*block = 0;
+	if (!probe)
+		return true;
+	*block = probe->parameters;
+	if (!rewriter->request->own_parameters)
+		return true;
+	*block = probe->parameters > twin->block_at ? probe->parameters - twin->block_at : 0;
+	return *block || probe->parameters == rewriter->kernel.parameters;
+}
+
 static int place_block(struct rewriter *rewriter, struct sass_refusal *refusal) {
-	const struct sass_probe *entry = rewriter->request->entry, *exit = rewriter->request->exit;
 	const struct sass_kernel *kernel = &rewriter->kernel;
 	struct sass_twin *twin = &rewriter->twin;
 	const uint32_t most = kernel->parameters_v2 ? PARAMETERS_MAX_V2 : PARAMETERS_MAX;
+	uint32_t entry, exit;
 
 	twin->registers = twin->registers_before = kernel->registers;
+	twin->parameters = kernel->parameters;
+	twin->parameters_n = kernel->parameters_n;
 	twin->block_at = (kernel->parameters + BLOCK_ALIGNMENT - 1) & ~(BLOCK_ALIGNMENT - 1U);
-	if (entry)
-		twin->block = entry->block;
-	if (exit && exit->block > twin->block)
-		twin->block = exit->block;
-	if (!kernel->constants || !rewriter->cubin.sections[kernel->constants].content)
+	if (!find_block(rewriter, rewriter->request->entry, &entry) ||
+	    !find_block(rewriter, rewriter->request->exit, &exit))
+		return sass_refuse(refusal, "the parameters do not lie as the probe has them");
+	twin->block = entry > exit ? entry : exit;
+	if (!kernel->constants || !rewriter->cubin->sections[kernel->constants].content)
 		return sass_refuse(refusal, "the kernel has no constant bank");
-	if (twin->block_at + twin->block > most)
+	if (twin->block && twin->block_at + twin->block > most)
 		return sass_refuse(refusal,
 				   "the kernel has %u bytes of parameters: no room for %u "
 				   "more",
@@ -324,26 +389,27 @@ static int place_block(struct rewriter *rewriter, struct sass_refusal *refusal) 
 	return 0;
 }
 
-static int write_sections(struct rewriter *rewriter, struct sass_refusal *refusal) {
+static int write_sections(struct rewriter *rewriter) {
 	struct sass_kernel *kernel = &rewriter->kernel;
 	const struct sass_twin *twin = &rewriter->twin;
 	const size_t constants = kernel->arch->parameters + twin->block_at + twin->block;
 	uint8_t *text;
 	int r;
 
-	text = sass_cubin_change(&rewriter->cubin, kernel->text, rewriter->text.size);
-	if (!text || !sass_cubin_change(&rewriter->cubin, kernel->constants, constants))
+	text = sass_cubin_change(rewriter->cubin, kernel->text, rewriter->text.size);
+	if (!text ||
+	    (twin->block && !sass_cubin_change(rewriter->cubin, kernel->constants, constants)))
 		return -ENOMEM;
 	memcpy(text, rewriter->text.data, rewriter->text.size);
-	r = sass_cubin_resize_symbol(&rewriter->cubin, kernel->symbol, rewriter->text.size);
+	r = sass_cubin_resize_symbol(rewriter->cubin, kernel->symbol, rewriter->text.size);
 	if (!r)
-		r = write_info(rewriter, refusal);
+		r = write_info(rewriter);
 	return r ? r : write_registers(rewriter);
 }
 
 static int rewrite(struct rewriter *rewriter, struct sass_refusal *refusal) {
 	const struct sass_request *request = rewriter->request;
-	int r = sass_kernel_init(&rewriter->kernel, &rewriter->cubin, request->kernel, refusal);
+	int r = sass_kernel_init(&rewriter->kernel, rewriter->cubin, request->kernel, refusal);
 
 	if (r)
 		return r;
@@ -354,32 +420,22 @@ static int rewrite(struct rewriter *rewriter, struct sass_refusal *refusal) {
 	if (!r)
 		r = write_code(rewriter, refusal);
 	if (!r)
-		r = write_sections(rewriter, refusal);
-	if (!r && (rewriter->exits.failed || rewriter->warp_wide.failed))
-		r = -ENOMEM;
-	return r ? r
-		 : sass_cubin_write(&rewriter->cubin, &rewriter->twin.cubin, &rewriter->twin.size);
+		r = prepare_info(rewriter, refusal);
+	return r ? r : write_sections(rewriter);
 }
 
-int sass_rewrite(struct sass_twin *twin, const void *data, size_t size,
+int sass_rewrite(struct sass_twin *twin, struct sass_cubin *cubin,
 		 const struct sass_request *request, struct sass_refusal *refusal) {
-	struct rewriter rewriter = { .request = request };
-	int r = sass_cubin_init(&rewriter.cubin, data, size, refusal);
+	struct rewriter rewriter = { .request = request, .cubin = cubin };
+	const int r = rewrite(&rewriter, refusal);
 
-	if (r)
-		return r;
-	r = rewrite(&rewriter, refusal);
 	if (!r)
 		*twin = rewriter.twin;
 	sass_buffer_deinit(&rewriter.text);
+	sass_buffer_deinit(&rewriter.info);
 	sass_buffer_deinit(&rewriter.exits);
-	sass_buffer_deinit(&rewriter.warp_wide);
+	for (unsigned list = 0; list < _SASS_LISTS; list++)
+		sass_buffer_deinit(&rewriter.lists[list]);
 	sass_kernel_deinit(&rewriter.kernel);
-	sass_cubin_deinit(&rewriter.cubin);
 	return r;
-}
-
-void sass_twin_deinit(struct sass_twin *twin) {
-	free(twin->cubin);
-	*twin = (struct sass_twin){};
 }

@@ -97,11 +97,19 @@ static bool read_image(const char *path, struct image *image) {
 	return true;
 }
 
-/* The image becomes that with the twin. */
-static int make_twin(struct image *image, struct sass_request *request) {
+/* Data of both probes: only that of one is in the module, so the other may have none. */
+static int add_data(struct sass_cubin *cubin, const struct sass_cubin *probes,
+		    struct sass_request *request) {
+	struct sass_refusal refusal;
+	const int r = probes ? sass_data_add(cubin, probes, &request->bases, &refusal) : 0;
+
+	return r ? fail("data of the probe", &refusal, r) : 0;
+}
+
+static int make_twin(struct sass_cubin *cubin, struct sass_request *request) {
 	struct sass_twin twin = {};
 	struct sass_refusal refusal;
-	const int r = sass_rewrite(&twin, image->data, image->size, request, &refusal);
+	const int r = sass_rewrite(&twin, cubin, request, &refusal);
 
 	if (r < 0)
 		return fail(request->kernel, &refusal, r);
@@ -111,48 +119,40 @@ static int make_twin(struct image *image, struct sass_request *request) {
 	}
 	printf("%s: block %u at %u, registers %u -> %u, exits %u\n", request->kernel, twin.block,
 	       twin.block_at, twin.registers_before, twin.registers, twin.exits);
-	free(image->data);
-	*image = (struct image){ twin.cubin, twin.size };
 	return 0;
 }
 
-static int make_all(struct image *image, struct sass_request *request) {
-	struct image original = { malloc(image->size), image->size };
-	struct sass_refusal refusal;
-	struct sass_cubin cubin;
+static int make_all(struct sass_cubin *cubin, struct sass_request *request) {
 	int r, status = 0;
 	const char *name;
 	Elf64_Sym symbol;
 
-	if (!original.data)
-		return fail("", &refusal, -ENOMEM);
-	memcpy(original.data, image->data, image->size);
-	r = sass_cubin_init(&cubin, original.data, original.size, &refusal);
-	if (r) {
-		free(original.data);
-		return fail("cubin", &refusal, r);
-	}
-	for (uint64_t i = 1; status != 1 && sass_cubin_symbol(&cubin, i, &symbol, &name); i++) {
+	for (uint64_t i = 1; status != 1 && sass_cubin_symbol(cubin, i, &symbol, &name); i++) {
 		if (!is_kernel(&symbol, name))
 			continue;
 		request->kernel = name;
-		r = make_twin(image, request);
+		r = make_twin(cubin, request);
 		status = r ? r : status;
 	}
-	sass_cubin_deinit(&cubin);
-	free(original.data);
 	return status;
 }
 
-static bool read_probe(const char *path, struct sass_probe *probe) {
-	struct sass_refusal refusal;
+/* A probe, from a cubin that stays open. */
+struct opened {
 	struct image image;
+	struct sass_cubin cubin;
+	struct sass_probe probe;
+};
+
+static bool read_probe(const char *path, struct opened *opened) {
+	struct sass_refusal refusal;
 	int r;
 
-	if (!read_image(path, &image))
+	if (!read_image(path, &opened->image))
 		return false;
-	r = sass_probe_init(probe, image.data, image.size, "probe", &refusal);
-	free(image.data);
+	r = sass_cubin_init(&opened->cubin, opened->image.data, opened->image.size, &refusal);
+	if (!r)
+		r = sass_probe_init(&opened->probe, &opened->cubin, "probe", &refusal);
 	return !r || (fail(path, &refusal, r), false);
 }
 
@@ -166,30 +166,52 @@ static bool write_image(const char *path, const struct image *image) {
 	return good;
 }
 
-/* OUT KERNEL|--all [--entry PROBE] [--exit PROBE] */
-static int twin(struct image *image, int argc, char **argv) {
-	struct sass_probe probes[2] = {};
+/* OUT KERNEL|--all [--entry PROBE] [--exit PROBE]; the last one brings its data */
+static int twin(const struct image *image, int argc, char **argv) {
+	struct opened opened[2] = {}, *data = NULL;
 	struct sass_request request = { .kernel = argc > 1 ? argv[1] : "" };
-	int status = 1;
+	struct sass_refusal refusal;
+	struct sass_cubin cubin = {};
+	struct image out = {};
+	int status = 1, r;
+	bool made;
 
+	r = sass_cubin_init(&cubin, image->data, image->size, &refusal);
+	if (r < 0)
+		return fail("cubin", &refusal, r);
+	if (r) {
+		printf("%s: no twin: %s\n", request.kernel, refusal.text);
+		return write_image(argv[0], image) ? NO_TWIN : 1;
+	}
 	for (int i = 2; i + 1 < argc; i += 2) {
 		const bool exit = !strcmp(argv[i], "--exit");
 
 		if ((!exit && strcmp(argv[i], "--entry")) ||
-		    !read_probe(argv[i + 1], &probes[exit]))
+		    !read_probe(argv[i + 1], &opened[exit]))
 			goto end;
+		data = &opened[exit];
 		if (exit)
-			request.exit = &probes[exit];
+			request.exit = &opened[exit].probe;
 		else
-			request.entry = &probes[exit];
+			request.entry = &opened[exit].probe;
 	}
-	status = !strcmp(request.kernel, "--all") ? make_all(image, &request)
-						  : make_twin(image, &request);
-	if (status != 1 && !write_image(argv[0], image))
+	status = add_data(&cubin, data ? &data->cubin : NULL, &request);
+	if (!status)
+		status = !strcmp(request.kernel, "--all") ? make_all(&cubin, &request)
+							  : make_twin(&cubin, &request);
+	made = !status || !strcmp(request.kernel, "--all");
+	if (made && status != 1 && sass_cubin_write(&cubin, &out.data, &out.size))
+		status = 1;
+	if (status != 1 && !write_image(argv[0], made ? &out : image))
 		status = 1;
 end:
-	sass_probe_deinit(&probes[0]);
-	sass_probe_deinit(&probes[1]);
+	free(out.data);
+	sass_cubin_deinit(&cubin);
+	for (size_t i = 0; i < 2; i++) {
+		sass_probe_deinit(&opened[i].probe);
+		sass_cubin_deinit(&opened[i].cubin);
+		free(opened[i].image.data);
+	}
 	return status;
 }
 

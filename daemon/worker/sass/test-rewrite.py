@@ -291,15 +291,15 @@ PROBE_HEAD = ".version 8.0\n.target sm_90\n.address_size 64\n"
 BAD_PROBES = {
     "shared": (".shared .b32 s; .reg .b32 %r<2>; mov.u32 %r1, %tid.x; st.volatile.shared.u32 [s], %r1;", "may not have|attribute"),
     "barrier": ("bar.sync 0;", "may not have|attribute"),
-    "constant": (".reg .b32 %r<3>; .reg .b64 %rd<3>; mov.u32 %r1, %tid.x; mul.wide.u32 %rd1, %r1, 4; mov.u64 %rd2, table; add.u64 %rd1, %rd1, %rd2; "
-                 "ld.const.u32 %r2, [%rd1]; st.global.u32 [%rd1], %r2;", "relocation|constant bank|may not have"),
+    "stack": (".local .align 4 .b32 room[16]; .reg .b32 %r<3>; .reg .b64 %rd<3>; mov.u32 %r1, %tid.x; and.b32 %r1, %r1, 15; mul.wide.u32 %rd1, %r1, 4; "
+              "mov.u64 %rd2, room; add.u64 %rd1, %rd1, %rd2; st.local.u32 [%rd1], %r1; ld.local.u32 %r2, [room+8]; st.global.u32 [%rd2], %r2;", "stack|may not have"),
 }  # fmt: skip
 
 
 def check_probes(tools, nvcc, cubin):
     for name, (body, wanted) in BAD_PROBES.items():
         source = tools.folder / f"{name}.ptx"
-        source.write_text(PROBE_HEAD + ".const .align 4 .b32 table[64];\n.visible .entry probe(.param .align 8 .b8 block[8])\n{ " + body + " ret; }\n")
+        source.write_text(PROBE_HEAD + ".visible .entry probe(.param .align 8 .b8 block[8])\n{ " + body + " ret; }\n")
         probe = compile_cubin(nvcc, source, "sm_90", tools.folder / f"{name}.cubin")
         result = tools.run("twin", cubin, tools.folder / "out", "vectorAdd", "--entry", probe)
         assert result.returncode == 1 and re.search(wanted, result.stderr), f"{name}: {result}"

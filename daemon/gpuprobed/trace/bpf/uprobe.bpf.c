@@ -299,6 +299,26 @@ static __always_inline void read_size(struct uprobe_state *state, const struct u
 	state->n = sizeof(state->record);
 }
 
+/*
+ * What is known of a thread whose process is to be traced; state: what find_state() has found of
+ * it. NULL: it is not, or there is no room.
+ */
+static __always_inline struct uprobe_state *checked_state(struct uprobe_state *state, __u64 ids,
+							  __u32 generation, __u64 now) {
+	if (state && state->checked == generation)
+		return state;
+	if (process_refused(ids >> 32, now))
+		return NULL;
+	if (!state)
+		state = find_state((__u32)ids, true);
+	if (!state) {
+		count_lost();
+		return NULL;
+	}
+	state->checked = generation;
+	return state;
+}
+
 /* A function is called. 1: its return does not matter. */
 static __always_inline int enter(struct pt_regs *ctx) {
 	struct uprobe_control *shared = bpf_map_lookup_elem(&control, &(__u32){ 0 });
@@ -324,17 +344,9 @@ static __always_inline int enter(struct pt_regs *ctx) {
 	generation = *(volatile __u32 *)&shared
 			      ->generation; /* before `processes` is looked at: what changes there
 					       meanwhile is seen by the next call */
-	if (!state || state->checked != generation) {
-		if (process_refused(ids >> 32, now))
-			return 1;
-		if (!state)
-			state = find_state((__u32)ids, true);
-		if (!state) {
-			count_lost();
-			return 1;
-		}
-		state->checked = generation;
-	}
+	state = checked_state(state, ids, generation, now);
+	if (!state)
+		return 1;
 	row = bpf_map_lookup_elem(&rows, &key);
 	if (!row)
 		return 1;

@@ -17,7 +17,7 @@
 	",\"kind\":\"ptx\",\"attachments\":[{\"id\":" a ",\"kernel\":\"f\"},{\"id\":" b \
 	",\"kernel\":\"g*\"}],\"programs\":[{\"name\":\"p\"}],\"id\":" id "}"
 #define REPLY(a, b)                                                                       \
-	"{\"status\":\"replaced\",\"applied\":[" a "," b                                  \
+	"{\"status\":\"made\",\"applied\":[" a "," b                                      \
 	"],\"kernels\":[{\"name\":\"_Z1fv\",\"demangled\":\"f()\\n\",\"attachments\":[" a \
 	"],\"missing\":[{\"id\":" b ",\"point\":\"x\"}]}],\"size\":7}"
 

@@ -55,7 +55,7 @@ static void make(struct cache_entry *entry, unsigned int n, uid_t uid, size_t si
 	entry->number = n;
 	strcpy(entry->job, "image");
 	snprintf(entry->name, sizeof(entry->name), "kernel %u", n);
-	entry->reply = strdup("{\"status\":\"replaced\"}");
+	entry->reply = strdup("{\"status\":\"made\"}");
 	entry->reply_size = strlen(entry->reply);
 	entry->n_parts = 2;
 	entry->parts[0] = (struct cache_entry_part){ .index = 1, .size = size };
@@ -87,7 +87,7 @@ static int get(unsigned int n, uid_t uid) {
 	r = cache_store_get(folder, &key, uid, &entry);
 	if (r)
 		return r;
-	assert_string_equal(entry.reply, "{\"status\":\"replaced\"}");
+	assert_string_equal(entry.reply, "{\"status\":\"made\"}");
 	assert_int_equal(entry.number, n);
 	assert_int_equal(entry.n_parts, 2);
 	assert_int_equal(entry.parts[1].index, 5);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Starts CMD of a trace: a child that waits at a socket until its trace runs. If it cannot become
- * CMD, it says so on that socket. CMD gets our files. The child preloads the shim unless it is
- * preloaded already; the program runs without it if it is not installed.
+ * Starts CMD: a child that waits at a socket until what observes it is in place. If it cannot
+ * become CMD, it says so on that socket. CMD gets our files. The child preloads the shim unless it
+ * is preloaded already; the program runs without it if it is not installed.
  */
 
 #include <errno.h>
@@ -16,12 +16,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "ctl/base/launch.h"
 #include "ctl/shim/preload.h"
 #include "ctl/base/suggest.h"
-#include "command.h"
 #include "proto/paths.h"
-#include "lib/json.h"
+#include "session.h"
 
 /* Whether it is ours, and ld.so finds it. One that is named and missing, as after a removal, brings
  * nothing. */
@@ -53,17 +51,17 @@ static bool is_preloaded(void) {
 	return found;
 }
 
-bool trace_child_has_shim(void) {
+bool child_has_shim(void) {
 	char shim[4096];
 
 	return is_preloaded() || ctl_find_file(shim, LAUNCH_SHIM, "../shim/" PRELOAD_LIBRARY);
 }
 
-static void preload(const struct trace_command *trace) {
+static void preload(const struct child_options *options) {
 	const char *others = getenv("LD_PRELOAD");
 	char shim[4096], *value;
 
-	if (!trace_has_source(trace, "shim", true) || is_preloaded() ||
+	if (!options->shim || is_preloaded() ||
 	    !ctl_find_file(shim, LAUNCH_SHIM, "../shim/" PRELOAD_LIBRARY))
 		return;
 	if (asprintf(&value, "%s%s%s", shim, others ? ":" : "", others ?: "") >= 0)
@@ -80,36 +78,37 @@ static void restore_signals(const struct ctl *ctl) {
 }
 
 /* In the child: says why it does not become CMD. Returns the exit status, as of a shell. */
-static int tell_failed(const char *command, int error) {
-	struct suggestion suggestion = { .wanted = command };
+static int tell_failed(const struct child_options *options, int error) {
+	struct suggestion suggestion = { .wanted = options->command[0] };
 
-	suggest_add(&suggestion, "report");
-	ctl_tell("%s: %s%s", command, strerror(error),
-		 error == ENOENT && suggestion.distance ? "; did you mean gpuprobectl trace report?"
-							: "");
+	if (error == ENOENT && options->other)
+		suggest_add(&suggestion, strrchr(options->other, ' ') + 1);
+	ctl_tell("%s: %s%s%s%s", options->command[0], strerror(error),
+		 suggestion.distance ? "; did you mean " : "",
+		 suggestion.distance ? options->other : "", suggestion.distance ? "?" : "");
 	return error == ENOENT ? 127 : 126;
 }
 
 /* In the child: waits, then becomes CMD. */
-static void become_command(const struct trace_command *trace, int go) {
+static void become_command(const struct child_options *options, int go) {
 	char byte, own[16];
 	int status;
 
 	if (read(go, &byte, 1) != 1)
 		_exit(CTL_ERROR);
-	preload(trace);
-	if (trace->ctl->session)
-		setenv(PATHS_SESSION_VARIABLE, trace->ctl->session_name ?: "", 1);
+	preload(options);
+	if (options->ctl->session)
+		setenv(PATHS_SESSION_VARIABLE, options->ctl->session_name ?: "", 1);
 	snprintf(own, sizeof(own), "%d", (int)getpid());
 	setenv(PATHS_TRACE_VARIABLE, own, 1);
-	restore_signals(trace->ctl);
-	execvp(trace->command[0], trace->command);
-	status = tell_failed(trace->command[0], errno);
+	restore_signals(options->ctl);
+	execvp(options->command[0], options->command);
+	status = tell_failed(options, errno);
 	send(go, "", 1, MSG_NOSIGNAL);
 	_exit(status);
 }
 
-int trace_child_start(struct trace_child *child, const struct trace_command *trace) {
+int child_start(struct child *child, const struct child_options *options) {
 	int go[2];
 
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, go) < 0)
@@ -118,7 +117,7 @@ int trace_child_start(struct trace_child *child, const struct trace_command *tra
 	child->pid = fork();
 	if (child->pid == 0) {
 		close(go[1]);
-		become_command(trace, go[0]);
+		become_command(options, go[0]);
 	}
 	close(go[0]);
 	child->go = go[1];
@@ -129,18 +128,18 @@ int trace_child_start(struct trace_child *child, const struct trace_command *tra
 	return ctl_fail(CTL_ERROR, "%s", strerror(errno));
 }
 
-void trace_child_go(struct trace_child *child) {
+void child_go(struct child *child) {
 	send(child->go, "", 1,
-	     MSG_NOSIGNAL); /* a Ctrl-C may have been its end already: trace_child_ended() tells */
+	     MSG_NOSIGNAL); /* a Ctrl-C may have been its end already: child_ended() tells */
 }
 
-bool trace_child_failed(struct trace_child *child) {
+bool child_failed(struct child *child) {
 	char byte;
 
 	return recv(child->go, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 1;
 }
 
-bool trace_child_ended(struct trace_child *child, bool wait) {
+bool child_ended(struct child *child, bool wait) {
 	int status;
 	pid_t pid;
 
@@ -156,9 +155,9 @@ bool trace_child_ended(struct trace_child *child, bool wait) {
 	return true;
 }
 
-void trace_child_kill(struct trace_child *child) {
+void child_kill(struct child *child) {
 	if (!child->pid)
 		return;
 	kill(child->pid, SIGKILL);
-	trace_child_ended(child, true);
+	child_ended(child, true);
 }

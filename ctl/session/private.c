@@ -2,7 +2,7 @@
 
 /*
  * Finds or starts the daemon (session.h). A private one is a session daemon of this user with a
- * name of its own. It is told to end when gputrace ends, and by the kernel if gputrace is killed.
+ * name of its own. It is told to end when we end, and by the kernel if we are killed.
  */
 
 #include <errno.h>
@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "lib/base/clock.h"
+#include "lib/json.h"
 #include "proto/paths.h"
 #include "session.h"
 
@@ -89,29 +90,43 @@ static int wait_started(struct session *session, struct ctl *ctl) {
 			START_MS / 1000);
 }
 
-int session_open(struct session *session, struct ctl *ctl, bool may_start, bool require_verify) {
-	const pid_t self = getpid();
-	char path[4096];
-	int r;
+/* Whether the daemon that answers lets this user attach. One that does not say so does. */
+static bool may_attach(struct ctl *ctl) {
+	struct varlink_reply reply;
+	json_object *may;
+	bool refused;
 
-	r = ctl_seek(ctl);
-	session->verifies = true;
-	if (r != CTL_UNREACHABLE)
-		return r;
-	if (!may_start || ctl->socket || ctl->session)
+	if (!ctl_ask(ctl->client, "Status", NULL, &reply))
+		return true;
+	may = json_member(reply.parameters, "may_attach");
+	refused = may && !json_object_get_boolean(may);
+	varlink_reply_deinit(&reply);
+	return !refused;
+}
+
+/* Returns the exit status; CTL_UNREACHABLE without a message: it is to be a private daemon. */
+static int seek(struct ctl *ctl, bool may_start) {
+	int r = ctl_seek(ctl);
+
+	may_start = may_start && !ctl->socket && !ctl->session;
+	if (r == CTL_UNREACHABLE && !may_start)
 		return ctl_fail(CTL_ERROR,
 				"no daemon answers%s; processes that run already can be probed by "
 				"one that was there when they started: gpuprobed --session",
 				ctl->session ? " in this session" : "");
-	session->verifies = can_verify();
-	if (!session->verifies && require_verify)
-		return ctl_fail(
-			CTL_PERMISSION,
-			"--require-verify: Linux verifies programs for root, or with CAP_BPF "
-			"and CAP_PERFMON, alone; you have neither");
+	if (r || !may_start || may_attach(ctl))
+		return r;
+	ctl->client = varlink_client_free(ctl->client);
+	return CTL_UNREACHABLE;
+}
+
+static int start(struct session *session, struct ctl *ctl) {
+	const pid_t self = getpid();
+	char path[4096];
+
 	if (!ctl_find_file(path, GPUPROBED_PATH, "../daemon/gpuprobed/gpuprobed"))
 		return ctl_fail(CTL_ERROR, "%s: %s; is it installed?", path, strerror(errno));
-	snprintf(session->name, sizeof(session->name), "gputrace_%d", (int)self);
+	snprintf(session->name, sizeof(session->name), "%s_%d", ctl_program, (int)self);
 	session->log = memfd_create("gpuprobed-log", MFD_CLOEXEC);
 	if (session->log < 0)
 		return ctl_fail(CTL_ERROR, "%s", strerror(errno));
@@ -126,6 +141,36 @@ int session_open(struct session *session, struct ctl *ctl, bool may_start, bool 
 	ctl->session = true;
 	ctl->session_name = session->name;
 	return wait_started(session, ctl);
+}
+
+int session_open(struct session *session, struct ctl *ctl, bool may_start, bool require_verify) {
+	const int r = seek(ctl, may_start);
+
+	session->verifies = true;
+	if (r != CTL_UNREACHABLE || ctl->socket || ctl->session)
+		return r;
+	session->verifies = can_verify();
+	if (!session->verifies && require_verify)
+		return ctl_fail(
+			CTL_PERMISSION,
+			"--require-verify: Linux verifies programs for root, or with CAP_BPF "
+			"and CAP_PERFMON, alone; you have neither");
+	return start(session, ctl);
+}
+
+void session_tell_unverified(const struct session *session) {
+	if (!session->verifies)
+		ctl_tell("without CAP_BPF nothing is verified by Linux: programs run unverified, "
+			 "in processes of yours alone");
+}
+
+bool session_ended(struct session *session) {
+	if (session->pid <= 0 || waitpid(session->pid, NULL, WNOHANG) != session->pid)
+		return false;
+	session->pid = 0;
+	ctl_tell("the private daemon ended before the program did: what was counted is lost");
+	tell_log(session);
+	return true;
 }
 
 void session_close(struct session *session) {
