@@ -270,6 +270,19 @@ static void test_parameters(void **state) {
 	assert_non_null(strstr(trial.out, line));
 	assemble(trial.out, "sm_80");
 	finish(&trial);
+	/* parameters that a kernel does not have, though the next one has them */
+	trial.only = "k";
+	must(".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 x) { "
+	     "ret; "
+	     "}\n.visible .entry l(.param .u64 y, .param .u64 z) { ret; }\n",
+	     &trial);
+	assert_non_null(strstr(trial.out, "ld.param.u64 %gpuprobe_c8, [x+0];\n"));
+	for (unsigned int field = 9; field < 12; field++) {
+		snprintf(line, sizeof(line), "\tst.param.b64 [__gpuprobe_a%u], 0x0;\n", field);
+		assert_non_null(strstr(trial.out, line));
+	}
+	finish(&trial);
+	trial.only = NULL;
 	/* a name that is another's in a scope */
 	trial.uses[0].point = POINT_RETURN;
 	must(".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 x, "

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """
 Each claim of SECURITY.md names the tests that show it: test-security.py SOURCE BUILD. A claim is a list item of the chapters in CLAIMS, and ends with [test] or
-[test: function], one or more, which exist in the build. What no test shows is in another chapter.
+[test: function], one or more, which exist in the build. What no test shows is in another chapter. The tables of TABLES have tests in their last column: NAME, NAME: FUNCTIONS,
+or NAME: a case of tests/conformance.
 """
 
 import json
@@ -11,6 +12,7 @@ import re
 import sys
 
 CLAIMS, NOT_TESTED = "From each place", "Not tested"
+TABLES = "docs/decisions/0017-safe-on-a-gpu.md"
 LENGTH_MAX = 420  # of a claim: one thing
 TAG = re.compile(r"\[([a-z0-9-]+)(?:: (test_[a-z0-9_]+))?\]")
 TAGS = re.compile(r"((?:\s*" + TAG.pattern.replace("(test_", "(?:test_").replace("([a", "(?:[a") + r")+)$")
@@ -77,7 +79,32 @@ def troubles(text, tests):
             yield f"names a test, and is under {NOT_TESTED}: {other}"
 
 
-def self_test(tests):
+def has_case(source, name, case):
+    path = f"{source}/tests/conformance/cases/{name.removeprefix('conformance-')}.txt"
+    if not os.path.isfile(path):
+        return False
+    with open(path, encoding="utf-8") as file:
+        return any(line.startswith(f"== {case.removesuffix(' ...')}") for line in file)
+
+
+def table_troubles(text, source, tests):
+    """The same of a page with tables."""
+    rows = [row.strip("| ").split(" | ") for row in text.splitlines() if row.startswith("| ")]
+    rows = [row for row in rows if row[-1] != "test"]
+    if not rows:
+        yield "there is no table"
+    for row in rows:
+        for item in re.split(r", (?=\*\*|[a-z0-9-]+(?::|,|$))", re.sub(r" \([^)]*\)$", "", row[-1])):
+            name, _, what = item.strip("*").partition(": ")
+            if name not in tests.files:
+                yield f"there is no test {name}: {row[0]}"
+            elif what.startswith("test_"):
+                yield from (f"{name} has no {function}: {row[0]}" for function in what.split(", ") if not tests.has_function(name, function))
+            elif what and not has_case(source, name, what):
+                yield f"{name} has no case {what}: {row[0]}"
+
+
+def self_test(source, tests):
     """What is wrong is found."""
     page = f"## {CLAIMS}\n\n- One. [names]\n- Two, of\n  two lines. [names] [security]\n{{}}\n## {NOT_TESTED}\n\n- Three.\n{{}}"
     assert not list(troubles(page.format("", ""), tests))
@@ -93,15 +120,29 @@ def self_test(tests):
         found = list(troubles(page.format(more, untested), tests))
         assert len(found) == 1 and what in found[0], (more, untested, found)
     assert list(troubles("", tests))
+    row = "| difference | test |\n|---|---|\n| One | {} |\n"
+    for cell in (
+        "names",
+        "**names**, security",
+        "ring: test_counters, test_hostile",
+        "**conformance-maps: a value that is read, then replaced**",
+        "names (half)",
+    ):
+        assert not list(table_troubles(row.format(cell), source, tests)), cell
+    for cell in ("", "nobody", "names, **nobody**", "ring: test_counters, test_nothing", "conformance-maps: nothing", "names: a case"):
+        assert len(list(table_troubles(row.format(cell), source, tests))) == 1, cell
+    assert list(table_troubles("", source, tests))
     assert not list(troubles(page.format("- Four. [e2e-hostile-service: test_holes] [ring: test_counters]", ""), tests))
 
 
 def main(source, build):
     tests = Tests(build)
-    self_test(tests)
+    self_test(source, tests)
     with open(f"{source}/SECURITY.md", encoding="utf-8") as file:
-        found = list(troubles(file.read(), tests))
-    print("\n".join(f"SECURITY.md: {line}" for line in found) or "each claim names a test that there is")
+        found = [f"SECURITY.md: {line}" for line in troubles(file.read(), tests)]
+    with open(f"{source}/{TABLES}", encoding="utf-8") as file:
+        found += [f"{TABLES}: {line}" for line in table_troubles(file.read(), source, tests)]
+    print("\n".join(found) or "each claim names a test that there is")
     return 1 if found else 0
 
 

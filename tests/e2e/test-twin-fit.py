@@ -14,7 +14,7 @@ import live
 from live import obj, reasons
 
 FIT = os.path.join(BUILD, "tests/sim/fit_driver")
-need(GPUPROBED, CTL, SHIM, FIT, obj("two"), *([] if GPU else [os.path.join(SIM, "libcuda.so.1")]))
+need(GPUPROBED, CTL, SHIM, FIT, obj("two"), obj("log"), *([] if GPU else [os.path.join(SIM, "libcuda.so.1")]))
 
 BLOCK = 64  # threads, if nothing else is said
 DYNAMIC_SHARED, REGISTERS = 8, 4  # CUfunction_attribute
@@ -239,6 +239,24 @@ def test_no_registers():
         equal(without(daemon), ["launched 1 time without probes, with which registers do not suffice"])
         fit.block(512)
         exact(daemon, lambda: fit.run("plain", 2))
+
+
+def test_no_local_memory():
+    """The driver has no memory left for the stacks of a twin's threads, and refuses the launch: the original is launched."""
+    if GPU:
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        full = os.path.join(folder, "full")
+        with program(GPUPROBE_SIM_NO_LOCAL=full) as (daemon, fit):
+            fit.run()
+            daemon.json("attach", obj("log"))  # its texts are in local memory
+            attach(daemon)
+            wait_for_twin(daemon, fit)
+            open(full, "w", encoding="utf-8").close()
+            for how in ("plain", "ex", "cooperative", "coopex"):
+                not_counted(daemon, lambda: fit.run(how, 2), how)
+            os.unlink(full)
+            exact(daemon, lambda: fit.run("plain", 2))
 
 
 def test_attributes():

@@ -7,11 +7,19 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "api.h"
 
 static CUstream
 	running; /* where the kernel is that runs; NULL: in the default stream, or there is none */
+
+/* GPUPROBE_SIM_NO_LOCAL: while there is a file of that name, there is no memory for stacks. */
+static bool has_local_memory(const struct sim_function *function) {
+	const char *file = getenv("GPUPROBE_SIM_NO_LOCAL");
+
+	return !function->local_size || !file || access(file, F_OK);
+}
 
 static CUresult check_shape(const struct sim_function *function, const unsigned int grid[3],
 			    const unsigned int block[3], unsigned int shared) {
@@ -32,6 +40,8 @@ static CUresult check_shape(const struct sim_function *function, const unsigned 
 		return CUDA_ERROR_INVALID_VALUE;
 	if (shared > (unsigned int)function->max_dynamic_shared)
 		return CUDA_ERROR_INVALID_VALUE;
+	if (!has_local_memory(function))
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	return CUDA_SUCCESS;
 }
 
