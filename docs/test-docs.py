@@ -121,10 +121,9 @@ class Docs(unittest.TestCase):
         names = set(re.findall(r"^  ([A-Za-z.]+)", probes, re.M)) | set(re.findall(r"^  (\w+)", words + "\n" + functions, re.M))
         self.assertGreater(len(names), 50)
         self.missing("docs/gputrace.1.scd", names, text)
-        scripts = re.findall(
-            r"gputrace -e '([^']*)' --", text.replace("\\", "") + re.sub(r"\n\$ gputrace[^\n]*\ngputrace:[^\n]*", "", read(DOCS, "gputrace.md"))
-        )
-        self.assertGreater(len(scripts), 12)
+        pages = text.replace("\\", "") + re.sub(r"\n\$ gputrace[^\n]*\ngputrace:[^\n]*", "", read(DOCS, "gputrace.md")) + read(DOCS, "guides/from-bpftrace.md")
+        scripts = re.findall(r"gputrace (?:-v --dry-run )?-e '([^']*)'", pages)
+        self.assertGreater(len(scripts), 25)
         for script in scripts:
             with self.subTest(script=script):
                 self.assertEqual(output(GPUTRACE, "--dry-run", "-e", script), "")

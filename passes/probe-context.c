@@ -535,6 +535,24 @@ static bool write_memory_field(const struct writer *writer, uint64_t *number) {
 	return false; /* behind the end of this context */
 }
 
+/*
+ * Are the fields that the place fixes the same in all lanes that may meet in a program? In code
+ * that stands here alone, and if the size is no register's. In a function that other places call,
+ * lanes of two places may meet.
+ */
+static bool is_uniform(const struct writer *writer) {
+	const struct probe_access *access = writer->place->access;
+	const struct ptx_operand *size;
+	uint64_t number;
+
+	if (!writer->place->inlined)
+		return false;
+	if (!access || access->size_operand == PTX_NONE)
+		return true;
+	size = &writer->body->operands[access->size_operand];
+	return constant_bits(writer, size->first, size->end, &number);
+}
+
 void probe_context_write(FILE *stream, const struct probe_place *place,
 			 struct probe_context *context) {
 	struct writer writer = {
@@ -555,6 +573,8 @@ void probe_context_write(FILE *stream, const struct probe_place *place,
 		writer.field = field;
 		if (written)
 			write_launch(&writer);
+		else if (8 * field == POINT_UNIFORM)
+			number = is_uniform(&writer);
 		else
 			written = place->access ? write_memory_field(&writer, &number)
 						: write_kernel_field(&writer, &number);

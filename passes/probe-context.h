@@ -10,7 +10,9 @@
 #include "proto/point.h"
 #include "probe-access.h"
 
-#define PROBE_FIELDS (POINT_CONTEXT_MAX / 8) /* of the longer list: proto/point.h */
+#define PROBE_NUMBER_FIELDS \
+	0x1d /* bits of those that are numbers at a memory instruction: id, size, space, kind */
+#define PROBE_FIELDS POINT_FIELDS /* of the longer list: proto/point.h */
 
 /*
  * Fields that programs want, and with what to replace a parameter that stands for one: a number or
@@ -33,6 +35,7 @@ struct probe_place {
 	uint64_t instruction; /* its id, with access */
 	const char *kernel_variable; /* where the kernel's id is; NULL: it is the function */
 	bool launch; /* the function has the block of its launch, proto/launch.h */
+	bool inlined; /* the programs stand there themselves */
 };
 
 /* Declares registers, computes the wanted fields in them, and fills in arguments. */

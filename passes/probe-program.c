@@ -224,6 +224,7 @@ static int find_simple(struct parsed_program *parsed, uint32_t words) {
 		r = -ENOMEM;
 	free(bytes);
 	parsed->simple = !r;
+	parsed->block = length;
 	return r < 0 ? r : 0;
 }
 

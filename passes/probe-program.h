@@ -17,6 +17,7 @@ struct parsed_program {
 	bool called; /* its functions are needed, too */
 	bool simple; /* its one function can be inlined */
 	bool loops; /* it has a loop, or may have one */
+	size_t block; /* bytes that it takes there, about */
 	uint64_t local; /* bytes that this has in local memory */
 };
 

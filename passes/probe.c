@@ -43,6 +43,9 @@
 #include "lib/ptx/ptx-inline.h"
 
 #define INLINE_MAX 16384 /* bytes of programs that are put into a function */
+#define INLINE_WORDS_MAX                                                                       \
+	65536 /* the same where they keep variables of a thread: a call of one would cost many \
+		 times what it does */
 #define LOCAL_MAX                                                                               \
 	512 /* bytes of local memory that come with them, unless one alone has more: as an eBPF \
 	       program's stack */
@@ -152,6 +155,23 @@ static bool take_local(struct work *work, uint32_t first, uint32_t end) {
 	return true;
 }
 
+/* About how many bytes a place's programs take where they stand themselves. */
+static size_t place_length(const struct work *work, uint32_t first, uint32_t end) {
+	const bool memory = work->sites.sites[first].point == POINT_MEMORY;
+	uint32_t fields = fields_of_place(work, first, end);
+	size_t length = 0;
+
+	for (uint32_t i = first; i < end; i++) {
+		const uint32_t program = program_of(work, i);
+
+		length += work->words.count ? work->pass->set.parsed[program].block
+					    : work->pass->set.programs[program].length;
+	}
+	if (memory && work->words.count)
+		fields &= ~(uint32_t)PROBE_NUMBER_FIELDS;
+	return length + (size_t)FIELD_COST * (unsigned int)__builtin_popcount(fields);
+}
+
 /* Decides for the places of memory instructions, or for all others. */
 static void choose_forms(struct work *work, bool memory, size_t *left) {
 	struct pass *pass = work->pass;
@@ -165,12 +185,9 @@ static void choose_forms(struct work *work, bool memory, size_t *left) {
 		end = place_end(work, first);
 		if ((site->point == POINT_MEMORY) != memory)
 			continue;
-		length = (size_t)FIELD_COST *
-			 (unsigned int)__builtin_popcount(fields_of_place(work, first, end));
-		for (uint32_t i = first; i < end; i++) {
-			length += pass->set.programs[program_of(work, i)].length;
+		length = place_length(work, first, end);
+		for (uint32_t i = first; i < end; i++)
 			simple &= pass->set.parsed[program_of(work, i)].simple;
-		}
 		if (site->fragile) {
 			work->forms[first] = simple ? FORM_INLINE : FORM_NONE;
 		} else if (simple && !pass->options->call &&
@@ -409,9 +426,9 @@ static int write_place(struct work *work, FILE *stream, uint32_t first, uint32_t
 		.process_space = pass->set.constant_full ? "global" : "const",
 		.kernel_variable = work->function->kernel_variable,
 		.launch = work->launch,
+		.inlined = work->forms[first] == FORM_INLINE,
 	};
-	bool inlined = work->forms[first] == FORM_INLINE, skips = is_guarded(work, site),
-	     scope = skips || context.wanted || !inlined;
+	bool skips = is_guarded(work, site), scope = skips || context.wanted || !place.inlined;
 	uint32_t label = skips ? work->labels++ : 0;
 	int r = 0;
 
@@ -436,8 +453,8 @@ static int write_place(struct work *work, FILE *stream, uint32_t first, uint32_t
 		fprintf(stream, "bra $L__skip__gpuprobe%u;\n", label);
 	}
 	probe_context_write(stream, &place, &context);
-	r = inlined ? write_programs(work, stream, first, end, &context)
-		    : write_call(work, stream, first, end, &context);
+	r = place.inlined ? write_programs(work, stream, first, end, &context)
+			  : write_call(work, stream, first, end, &context);
 	if (skips)
 		fprintf(stream, "$L__skip__gpuprobe%u:\n", label);
 	if (scope)
@@ -510,17 +527,18 @@ static int keep_words(struct work *work) {
 }
 
 static int edit_sites(struct work *work) {
-	size_t left = INLINE_MAX;
 	uint32_t end;
-	int r = 0;
+	size_t left;
+	int r;
 
 	work->forms = calloc((size_t)work->sites.count + 1, sizeof(*work->forms));
 	if (!work->forms)
 		return -ENOMEM;
 	work->nests = !work->function->function->entry && has_calls(work->body);
+	r = keep_words(work);
+	left = work->words.count ? INLINE_WORDS_MAX : INLINE_MAX;
 	choose_forms(work, false, &left);
 	choose_forms(work, true, &left);
-	r = keep_words(work);
 	for (uint32_t first = 0; first < work->sites.count && !r; first = end) {
 		end = place_end(work, first);
 		if (work->forms[first] != FORM_NONE)

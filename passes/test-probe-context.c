@@ -172,6 +172,55 @@ static void test_memory(void **state) {
 	}
 }
 
+/*
+ * What a place says of the fields that it fixes: they are the same in all lanes where a program
+ * stands itself, unless a register has the size; not in a function that other places call.
+ */
+static void test_uniform(void **state) {
+	static const uint16_t fields[] = { 16, POINT_UNIFORM };
+	static const struct {
+		const char *code, *inlined;
+	} cases[] = {
+		{ "ld.global.v2.u32 {%r1, %r2}, [%rd1];", "0x1" },
+		{ "cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r1], 32;", "0x1" },
+		{ "cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r1], %r2;", "0x0" },
+	};
+	struct probe_program one = program(
+		"p",
+		".func (.param .b64 r) p(.param .b64 c0, .param .b64 c1)\n{\n\t.reg .b64 x, y;\n"
+		"\tld.param.u64 x, [c0];\n\tld.param.u64 y, [c1];\n\tst.param.b64 [r], 0;\n"
+		"\tret;\n}\n");
+	struct trial trial = {
+		.programs = &one,
+		.count = 1,
+		.uses = { { .point = POINT_MEMORY, .spaces = 0x3f } },
+		.use_count = 1,
+	};
+	char text[512], line[64];
+
+	one.context = fields;
+	one.context_count = 2;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		snprintf(text, sizeof(text),
+			 ".version 8.6\n.target sm_90\n.address_size 64\n.visible .entry k()\n{\n"
+			 ".reg .b64 %%rd<3>;\n.reg .b32 %%r<4>;\n%s\nret;\n}\n",
+			 cases[i].code);
+		trial.options.call = false;
+		must(text, &trial);
+		assert_int_equal(trial.sites[0], 1);
+		snprintf(line, sizeof(line), "\tmov.b64 y, %s;\n", cases[i].inlined);
+		if (!strstr(trial.out, line))
+			fail_msg("%s: no\n%s\nin\n%s", cases[i].code, line, trial.out);
+		assemble(trial.out, "sm_90");
+		finish(&trial);
+		trial.options.call = true;
+		must(text, &trial);
+		assert_non_null(strstr(trial.out, "\tst.param.b64 [__gpuprobe_a25], 0x0;\n"));
+		assemble(trial.out, "sm_90");
+		finish(&trial);
+	}
+}
+
 /* Parameters whose address or value cannot be had. */
 static void test_parameters(void **state) {
 	static const uint16_t fields[] = { 0, 56, 64, 72, 80, 88 };
@@ -369,9 +418,8 @@ static void test_no_launch(void **state) {
 
 int main(void) {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_memory),
-		cmocka_unit_test(test_parameters),
-		cmocka_unit_test(test_launch),
+		cmocka_unit_test(test_memory),     cmocka_unit_test(test_uniform),
+		cmocka_unit_test(test_parameters), cmocka_unit_test(test_launch),
 		cmocka_unit_test(test_no_launch),
 	};
 

@@ -153,6 +153,34 @@ static void test_start(void **state) {
 	finish(&trial);
 }
 
+/* A call would cost more than elsewhere, so more of them stand in the kernel themselves. */
+static void test_many(void **state) {
+	enum {
+		N = 1000
+	};
+	struct trial trial = trial_of(false);
+	char *text = NULL;
+	size_t length, calls;
+	FILE *stream;
+
+	stream = open_memstream(&text, &length);
+	fputs(HEADER ".visible .entry k(.param .u64 x)\n{\n\t.reg .b64 %rd<3>;\n\tld.param.u64 "
+		     "%rd1, [x];\n",
+	      stream);
+	for (int i = 0; i < N; i++)
+		fputs("\tld.volatile.global.u64 %rd2, [%rd1];\n", stream);
+	fputs("\tret;\n}\n", stream);
+	fclose(stream);
+	must(text, &trial);
+	assert_int_equal(trial.sites[1], N);
+	calls = occurrences(trial.out, "\tcall (__gpuprobe_w), __memcapture__0, ");
+	length = programs[1].length + programs[2].length; /* they are shorter in the kernel */
+	assert_in_range(N - calls, 65536 / (length + 256), 65536 / (length / 2 + 256));
+	assemble_in_registers(trial.out);
+	finish(&trial);
+	free(text);
+}
+
 static void expect(const char *text, struct trial *trial, int result, const char *message) {
 	assert_int_equal(attempt(text, trial), result);
 	if (!strstr(trial->error.message, message))
@@ -187,9 +215,8 @@ static void test_refused(void **state) {
 
 int main(void) {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_inlined),
-		cmocka_unit_test(test_called),
-		cmocka_unit_test(test_start),
+		cmocka_unit_test(test_inlined), cmocka_unit_test(test_called),
+		cmocka_unit_test(test_start),   cmocka_unit_test(test_many),
 		cmocka_unit_test(test_refused),
 	};
 

@@ -231,6 +231,26 @@ static void test_nested_stacks(void **state) {
 	}
 }
 
+/* Lanes that come to a program with a loop leave it together, also where it is called. */
+static void test_called_loop(void **state) {
+	const struct probe_program one =
+		program("p",
+			".func (.param .b64 r) p()\n{\n\t.reg .pred a;\n\tsetp.eq.u32 a, 0, 1;\n"
+			"again:\n\t@a bra again;\n\tst.param.b64 [r], 0;\n\tret;\n}\n");
+	struct trial trial = entry_call;
+	const char *call;
+
+	trial.programs = &one;
+	must(HEADER ".visible .entry k() { ret; }\n", &trial);
+	call = strstr(trial.out, "\tcall (__gpuprobe_r), p");
+	assert_non_null(call);
+	assert_true(strstr(trial.out, PTX_LANES_BEGIN) < call);
+	assert_non_null(strstr(trial.out, PTX_LANES_BEGIN));
+	assert_non_null(strstr(call, PTX_LANES_END));
+	assemble(trial.out, "sm_80");
+	finish(&trial);
+}
+
 /* Loads of values that are done once: those that the L1 cache serves, where the target has them. */
 static void test_loads(void **state) {
 	static const char target[] = ".version 6.3\n.target sm_%s\n.address_size 64\n"
@@ -356,7 +376,7 @@ static void test_bad_programs(void **state) {
 		{ ".func (.reg .b64 r) p () { ret; }", "must be .param .b64" },
 		{ ".func (.param .b8 r[8]) p () { ret; }", "must be .param .b64" },
 	};
-	static const uint16_t unaligned[] = { 12 }, behind[] = { 200 };
+	static const uint16_t unaligned[] = { 12 }, behind[] = { 8 * POINT_FIELDS };
 	struct probe_program one;
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -590,11 +610,12 @@ int main(void) {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_places),        cmocka_unit_test(test_programs),
 		cmocka_unit_test(test_all_points),    cmocka_unit_test(test_stacks),
-		cmocka_unit_test(test_nested_stacks), cmocka_unit_test(test_loads),
-		cmocka_unit_test(test_nothing_to_do), cmocka_unit_test(test_long_name),
-		cmocka_unit_test(test_taken),         cmocka_unit_test(test_bad_programs),
-		cmocka_unit_test(test_target),        cmocka_unit_test(test_misuse),
-		cmocka_unit_test(test_constant_bank), cmocka_unit_test(test_simple_names),
+		cmocka_unit_test(test_nested_stacks), cmocka_unit_test(test_called_loop),
+		cmocka_unit_test(test_loads),         cmocka_unit_test(test_nothing_to_do),
+		cmocka_unit_test(test_long_name),     cmocka_unit_test(test_taken),
+		cmocka_unit_test(test_bad_programs),  cmocka_unit_test(test_target),
+		cmocka_unit_test(test_misuse),        cmocka_unit_test(test_constant_bank),
+		cmocka_unit_test(test_simple_names),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

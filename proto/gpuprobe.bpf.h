@@ -127,8 +127,12 @@ enum gpuprobe_map_type {
  * -mcpu=v3 also its result, __sync_fetch_and_and, _or, _xor, __sync_lock_test_and_set (exchange)
  * and __sync_val_compare_and_swap. All threads of the device see them. In host memory they are not
  * atomic against the CPU or other devices. A __sync_fetch_and_add whose result is not used is exact
- * and cheap: one memory operation a warp. If programs do nothing else with a map, each SM adds to a
- * copy of its own. A plain `value += 1` loses concurrent additions.
+ * and cheap: one memory operation a warp. It is cheapest where the translator sees that all lanes
+ * of a warp add the same: a constant, .rodata, the size, space, kind and id of a memory
+ * instruction, the kernel's id, pid, grid and shared bytes of a context, what the helpers 14, 504,
+ * 508 and 512 give, and what is computed of these alone, on all ways alike. If programs do nothing
+ * else with a map, each SM adds to a copy of its own. A plain `value += 1` loses concurrent
+ * additions.
  *
  * Per-thread arrays, 1502: a thread sees its own value for each index, so it needs no atomics.
  * Threads are numbered over the grid (block * threads of a block + thread, x fastest). Threads
@@ -164,6 +168,20 @@ enum gpuprobe_map_type {
  * Global variables (.bss, .data) are arrays of one element, with the same rules. .rodata (const
  * volatile) is constant: a program is compiled for its values. A branch that these values rule out
  * may do what no GPU can.
+ *
+ * Variables of a thread: global variables in the section .thread.
+ *
+ *     __u64 begin SEC(".thread");
+ *
+ * Each is a register of the GPU's thread, from its entry into the kernel to its exit: 0 at first,
+ * one for all programs of the object at that kernel, never seen by other threads or launches.
+ * Nothing of it is in memory, so no map shows it: at the end a program stores what it has, once.
+ * All of an object together have at most 64 bytes. Loads, stores and atomic instructions (which
+ * are plain here) of 1, 2, 4 and 8 bytes; arrays and structs, too, also with an index that is not
+ * known, which costs a few instructions a word. A helper cannot take the address of one: copy it
+ * to a variable of the function. Such programs stand in kernels, not in device functions, and not
+ * on the sanitizer engine. `attach` refuses all else, naming the variable. Two attachments of an
+ * object have variables of their own.
  *
  * bpf_printk: the conversions of Linux, at most 12 arguments, a format of at most 255 bytes. %s
  * prints an address, because the string is in the GPU's memory. It writes to the object's log,

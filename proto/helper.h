@@ -55,6 +55,8 @@ enum helper_stub {
 
 #define HELPER_OWN_FIRST 501 /* helpers of our own, which the kernel lacks, begin here */
 #define HELPER_ID_LOOP 181
+#define HELPER_ID_BLOCK_DIM 504
+#define HELPER_ID_GRID_DIM 508
 
 struct helper {
 	uint32_t id;

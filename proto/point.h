@@ -47,6 +47,13 @@ enum point_context {
 #define POINT_STRUCT_MAX 168
 #define POINT_LAUNCH_SIZE 32 /* of a struct gpuprobe_launch */
 #define POINT_CONTEXT_MAX (POINT_STRUCT_MAX + POINT_LAUNCH_SIZE) /* bytes of the longest list */
+/*
+ * Behind all lists: no field of a struct, but what a translated program may ask of its place. 1:
+ * the fields that the place or the launch fixes (point_is_uniform()) are the same in all lanes that
+ * can be together in the program there. 0: they may not be.
+ */
+#define POINT_UNIFORM POINT_CONTEXT_MAX
+#define POINT_FIELDS (POINT_CONTEXT_MAX / 8 + 1)
 
 /*
  * Variables of a thread (section .thread) are no part of a context, but a program gets their words
@@ -82,9 +89,21 @@ static inline bool point_is_launch(enum point_context context, uint32_t offset) 
 	return launch && offset >= launch && offset < launch + POINT_LAUNCH_SIZE;
 }
 
+/*
+ * Is a field one that POINT_UNIFORM speaks of, whichever struct a program takes? Those of places
+ * and launches in gpuprobe_kernel_ctx and gpuprobe_memory_ctx; at offset 8 one has the device and
+ * the other an address, at 40 the block's size and a value.
+ */
+static inline bool point_is_uniform(uint32_t offset) {
+	const uint32_t field = offset / 8;
+
+	return field == 0 || (field >= 2 && field <= 4) || field == 6 || field == 7;
+}
+
 /* Has the sanitizer engine something for the field? */
 static inline bool point_is_on_sass(enum point_context context, uint32_t offset) {
-	return offset < point_contexts[context].sass_size || point_is_launch(context, offset);
+	return offset < point_contexts[context].sass_size || point_is_launch(context, offset) ||
+	       offset == POINT_UNIFORM;
 }
 
 /* May a program take this struct where the point gives that one? */

@@ -29,6 +29,7 @@ SUITES = {
     "shim/": ["shim", "sim", "fuzz", "e2e"],
     "ctl/": ["ctl", "ctl+trace", "fuzz", "docs"],
     "ctl/gputrace/": ["ctl", "gputrace", "fuzz", "docs", "e2e"],
+    "ctl/tools/": ["ctl", "gputrace", "docs", "e2e"],
     "docs/": ["docs"],
     "systemd/": ["systemd", "docs"],
     "tests/e2e/": ["e2e"],
@@ -42,7 +43,17 @@ SUITES = {
 }
 # Those of whole sessions that take seconds; all others of these suites are for the whole ./check.
 SMOKE = {
-    "e2e": ["e2e-config", "e2e-contain", "e2e-gputrace", "e2e-lying-worker", "e2e-map-update", "e2e-objects", "e2e-soak", "e2e-hostile-probes"],
+    "e2e": [
+        "e2e-config",
+        "e2e-contain",
+        "e2e-gputrace",
+        "e2e-gputrace-tools",
+        "e2e-lying-worker",
+        "e2e-map-update",
+        "e2e-objects",
+        "e2e-soak",
+        "e2e-hostile-probes",
+    ],
     "package": [],
     "qemu": [],
     "gpu": [],

@@ -110,7 +110,7 @@ int ctl_stream(struct ctl *ctl, const char *method, json_object *consume_paramet
 		json_object_put(parameters);
 		return r;
 	}
-	ctl->quiet = stream.follow;
+	ctl->quiet = ctl->quiet || stream.follow;
 	stream.signals = catch_signals();
 	if (stream.signals < 0) {
 		json_object_put(parameters);

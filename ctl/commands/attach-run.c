@@ -21,6 +21,8 @@
 #include "lib/json.h"
 #include "results.h"
 
+#define ENDING_MS 5000 /* how long the end of a daemon lasts that hung up */
+
 struct attach_run {
 	struct ctl *ctl;
 	struct session session;
@@ -110,9 +112,14 @@ static int run_attached(struct attach_run *run, bool nonzero) {
 	wait_child(run, false);
 	if (!run->child.pid && child_failed(&run->child))
 		return CTL_OK; /* it has said why, and its status is ours */
-	if (session_ended(&run->session))
+	if (session_ended(&run->session, 0))
 		return CTL_UNREACHABLE;
-	return print(run, nonzero);
+	run->ctl->quiet = run->session.pid > 0; /* that a private one hung up is said here */
+	r = print(run, nonzero);
+	if (r == CTL_UNREACHABLE && run->ctl->quiet && !session_ended(&run->session, ENDING_MS))
+		ctl_tell("the private daemon does not answer: what was counted is lost");
+	run->ctl->quiet = false;
+	return r;
 }
 
 /* A private daemon has processes of CMD alone, and the system's may have others. */

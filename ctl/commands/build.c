@@ -19,6 +19,7 @@
 #include "ctl/base/ctl.h"
 #include "ctl/base/object-file.h"
 #include "lib/bpf/elf-check.h"
+#include "lib/bpf/thread-section.h"
 #include "lib/json.h"
 #include "lib/pass/section.h"
 
@@ -177,8 +178,16 @@ static int check(const char *path, json_object *programs) {
 	libbpf_set_print(silent);
 	if (elf_check(data, n_data, error))
 		r = ctl_fail(CTL_ERROR, "%s: %s", path, error);
+	else if (thread_section_mark(data, n_data) > THREAD_SECTION_FOUND)
+		r = ctl_fail(CTL_ERROR,
+			     "%s: its section " THREAD_SECTION
+			     " has variables that begin as addresses, or " THREAD_LINKED_SECTION
+			     " is there, too",
+			     path);
 	else if (!(object = bpf_object__open_mem(data, n_data, NULL)))
-		r = ctl_fail(CTL_ERROR, "%s: libbpf cannot read it: %s", path, strerror(errno));
+		r = ctl_fail(CTL_ERROR, "%s: libbpf cannot read it: %s", path,
+			     libbpf_strerror(errno, error, sizeof(error)) ? "unknown error"
+									  : error);
 	else
 		r = list_programs(path, object, programs);
 	bpf_object__close(object);

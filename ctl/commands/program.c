@@ -14,7 +14,8 @@ static const char program_help[] =
 	"\n"
 	"Shows what became of a program on the GPU, given by its name or by the id of its "
 	"attachment: its size as PTX, local memory,\n"
-	"maps, which engine can run it and why another cannot, and registers, spills and stack of "
+	"maps, registers of a thread, which engine can run it and why another cannot, and "
+	"registers, spills and stack of "
 	"its patches, once a process needed them.\n";
 
 static void print_list(json_object *list) {

@@ -76,6 +76,27 @@ static bool linear(struct script *script, struct map *map, struct node *call) {
 	return true;
 }
 
+/* All but lhist() take floats, too; of one map all are, or none is. */
+static bool check_aggregated(struct script *script, struct clause *clause, struct map *map,
+			     struct node *call) {
+	const enum builtin_id id = call->builtin->id;
+	const bool floats = id != BUILTIN_LHIST;
+
+	if (!check_operand(script, clause, call->a))
+		return false;
+	if (call->a->type != TYPE_FLOAT || !floats) {
+		if (!check_number(script, clause, call->a, call->builtin->name))
+			return false;
+	}
+	if (floats && map->value != TYPE_NONE && map->value != call->a->type)
+		return script_fail(script, call->a->place, "%s was given %s at line %d, column %d",
+				   map->name, map->value == TYPE_FLOAT ? "floats" : "integers",
+				   map->kind_place.line, map->kind_place.column);
+	if (floats)
+		map->value = call->a->type;
+	return true;
+}
+
 bool check_aggregate(struct script *script, struct clause *clause, struct node *target,
 		     struct node *call) {
 	if (!check_builtin(script, clause, call))
@@ -86,9 +107,17 @@ bool check_aggregate(struct script *script, struct clause *clause, struct node *
 				   call->builtin->name, call->builtin->form);
 	if (!check_map_kind(script, target, call->builtin->kind))
 		return false;
-	if (call->a && !check_number(script, clause, call->a, call->builtin->name))
+	if (call->a && !check_aggregated(script, clause, target->map, call))
 		return false;
 	return call->builtin->id != BUILTIN_LHIST || linear(script, target->map, call);
+}
+
+/* Nothing is added on the GPU any more: then all maps can be cleared. */
+static bool is_at_end(const struct clause *clause) {
+	for (const struct probe *probe = clause->probes; probe; probe = probe->next)
+		if (probe->kind != PROBE_END)
+			return false;
+	return true;
 }
 
 /* print(), clear(), zero(): a whole map. */
@@ -107,7 +136,7 @@ static bool whole_map(struct script *script, struct clause *clause, struct node 
 		return false;
 	if (!map->map->kind_place.line)
 		map->map->kind_place = map->place; /* where it is named, until its kind is known */
-	if (call->builtin->id != BUILTIN_PRINT && !map->map->cleared.line)
+	if (call->builtin->id != BUILTIN_PRINT && !is_at_end(clause) && !map->map->cleared.line)
 		map->map->cleared = map->place;
 	for (struct node *number = map->next; number; number = number->next)
 		if (number->kind != NODE_NUMBER || number->number < 1)
@@ -115,6 +144,26 @@ static bool whole_map(struct script *script, struct clause *clause, struct node 
 					   "print() takes numbers from 1 up behind the map: %s",
 					   call->builtin->form);
 	return true;
+}
+
+/* What a conversion takes, and what it was given. On the GPU names are texts as soon as they are
+ * printed. */
+static bool check_conversion(struct script *script, const struct format_piece *piece,
+			     const struct node *argument) {
+	static const char *const takes[] = {
+		[FORMAT_NUMBER] = "a number", [FORMAT_STRING] = "a text", [FORMAT_FLOAT] = "a float"
+	};
+	const enum format_kind given =
+		argument->type == TYPE_FLOAT                                   ? FORMAT_FLOAT
+		: argument->type == TYPE_TEXT || argument->type >= TYPE_KERNEL ? FORMAT_STRING
+									       : FORMAT_NUMBER;
+
+	return piece->kind == given ||
+	       script_fail(script, argument->place, "%.*s is for %s, this is %s: %s", (int)piece->n,
+			   piece->text, takes[piece->kind], takes[given],
+			   given == FORMAT_FLOAT    ? "%f, %e or %g"
+			   : given == FORMAT_STRING ? "%s"
+						    : "%d");
 }
 
 static bool format(struct script *script, struct clause *clause, struct node *call) {
@@ -130,23 +179,30 @@ static bool format(struct script *script, struct clause *clause, struct node *ca
 			continue;
 		if (piece.kind == FORMAT_WRONG)
 			return script_fail(script, call->a->place,
-					   "%.*s: printf() has %%d %%u %%x %%s %%%%, with a width",
+					   "%.*s: printf() has %%d %%u %%x %%s %%f %%e %%g %%%%, "
+					   "with a width",
 					   (int)piece.n, piece.text);
 		if (!argument)
 			return script_fail(script, call->a->place,
 					   "the format has more conversions than there are values");
-		if (!check_expression(script, clause, argument))
+		if (!check_operand(script, clause, argument) ||
+		    !check_conversion(script, &piece, argument))
 			return false;
-		if ((argument->type == TYPE_TEXT) != (piece.kind == FORMAT_STRING))
-			return script_fail(script, argument->place,
-					   "%.*s is for a %s, this is a %s", (int)piece.n,
-					   piece.text,
-					   piece.kind == FORMAT_STRING ? "text" : "number",
-					   piece.kind == FORMAT_STRING ? "number: %d" : "text: %s");
 		argument = argument->next;
 	}
 	return !argument || script_fail(script, argument->place,
 					"the format has fewer conversions than there are values");
+}
+
+/* On the GPU: what is printed is a record, which names the place. */
+static bool gpu_format(struct script *script, struct clause *clause, struct node *call) {
+	if (script->n_prints == SCRIPT_PRINTS_MAX)
+		return script_fail(script, call->place,
+				   "a script has at most %d printf() on the GPU",
+				   SCRIPT_PRINTS_MAX);
+	call->number = (int64_t)script->n_prints;
+	script->prints[script->n_prints++] = call;
+	return format(script, clause, call);
 }
 
 static bool delete_key(struct script *script, struct clause *clause, struct node *call) {
@@ -180,15 +236,29 @@ bool check_statement_call(struct script *script, struct clause *clause, struct n
 	case BUILTIN_DELETE:
 		return delete_key(script, clause, call);
 	case BUILTIN_PRINTF:
-		return format(script, clause, call);
+		return clause->on_gpu ? gpu_format(script, clause, call)
+				      : format(script, clause, call);
 	case BUILTIN_TIME:
 		return !call->a || call->a->kind == NODE_STRING ||
 		       script_fail(script, call->a->place, "time() takes a string: %s",
 				   call->builtin->form);
 	case BUILTIN_EXIT:
 		return !call->a || check_number(script, clause, call->a, "exit");
+	case BUILTIN_ANY:
+	case BUILTIN_ALL:
+	case BUILTIN_FIRST:
+		return script_fail(script, call->place, "%s() is a value: @x = sum(%s(addr))",
+				   call->text, call->text);
 	case BUILTIN_PARAM:
 		return script_fail(script, call->place, "param() is a value: @ = sum(param(0))");
+	case BUILTIN_F16:
+	case BUILTIN_BF16:
+	case BUILTIN_F32:
+	case BUILTIN_F64:
+	case BUILTIN_ISNAN:
+	case BUILTIN_ISINF:
+		return script_fail(script, call->place, "%s() is a value: if (isnan(f32(value)))",
+				   call->text);
 	default:
 		return script_fail(script, call->place,
 				   "%s is an aggregation: put it into a map, as in @x = %s",

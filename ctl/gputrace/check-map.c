@@ -53,6 +53,8 @@ bool check_map_keys(struct script *script, const struct clause *clause, struct n
 					   SCRIPT_KEYS_MAX);
 		if (!check_expression(script, (struct clause *)clause, key))
 			return false;
+		if (key->type == TYPE_FLOAT)
+			return script_fail(script, key->place, "a float cannot be a key");
 		if (!key_fits(map, n, key->type, clause->on_gpu))
 			return script_fail(
 				script, key->place,
@@ -116,8 +118,8 @@ enum type check_map_value(struct script *script, const struct node *node) {
 static bool crossed(struct script *script, const struct map *map, struct place writes,
 		    struct place reads, const char *how) {
 	return script_fail(script, reads,
-			   "%s is read %s, but set %s at line %d, column %d: this version has no "
-			   "memory for both; aggregate, and let the host print it",
+			   "%s is read %s, but set %s at line %d, column %d: both can use a map "
+			   "without keys alone; aggregate, and let the host print it",
 			   map->name, how,
 			   strcmp(how, "here on the host") ? "on the host" : "on the GPU",
 			   writes.line, writes.column);
@@ -127,6 +129,10 @@ static bool crossed(struct script *script, const struct map *map, struct place w
 static bool check_reads(struct script *script, const struct map *map) {
 	const struct node node = { .place = map->host_reads, .map = (struct map *)map };
 
+	if (map->host_reads.line && map->value == TYPE_FLOAT)
+		return script_fail(script, map->host_reads,
+				   "%s holds floats, which print(%s) shows: it cannot be read",
+				   map->name, map->name);
 	if (map->host_reads.line && check_map_value(script, &node) == TYPE_NONE)
 		return false;
 	return !map->deleted.line || !map->gpu_writes.line ||
@@ -150,7 +156,10 @@ bool check_map_sides(struct script *script) {
 		    map->host_reads.line)
 			return crossed(script, map, map->gpu_writes, map->host_reads,
 				       "here on the host");
-		if (map->host_writes.line && map->gpu_reads.line)
+		if (map_is_shared(map) && map->value == TYPE_TEXT)
+			return script_fail(script, map->gpu_reads,
+					   "%s is a text, which the GPU cannot read", map->name);
+		if (map_is_shared(map) && map->n_keys)
 			return crossed(script, map, map->host_writes, map->gpu_reads,
 				       "here on the GPU");
 		if (map->kind == MAP_SCALAR && map->gpu_writes.line && map->host_writes.line)
@@ -163,7 +172,7 @@ bool check_map_sides(struct script *script) {
 			return script_fail(
 				script, map->cleared,
 				"%s is kept on the GPU: counts, sums and histograms can be cleared "
-				"there, not %s",
+				"there, not %s; in END all can",
 				map->name, kind_names[map->kind]);
 	}
 	return true;

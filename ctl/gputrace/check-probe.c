@@ -29,10 +29,6 @@ static const char *not_yet(const char *name) {
 	static const struct {
 		const char *name, *instead;
 	} later[] = {
-		{ "block", "block.lead: sees a block by its first thread" },
-		{ "warp", "warp.lead: sees a warp by its first thread" },
-		{ "mem", "mem.thread: sees each thread's access" },
-		{ "grid", "launch: sees it on the host" },
 		{ "call", "func: is at the entry of a device function" },
 		{ "barrier", "gpuprobectl attach has kprobe/K@barrier" },
 		{ "ctxsw", "gpuprobectl trace --ctxsw shows switches" },
@@ -121,11 +117,10 @@ static bool memory_parts(struct script *script, struct probe *probe) {
 			i++;
 		if (i == sizeof(words) / sizeof(*words) ||
 		    (words[i].access ? probe->access != 0 : probe->space || probe->access))
-			return script_fail(
-				script, probe->place,
-				"mem.thread: \"%s\" cannot stand there; it is "
-				"mem.thread:KERNEL[:global|shared|local][:load|store|atomic]",
-				probe->parts[part]);
+			return script_fail(script, probe->place,
+					   "%s: \"%s\" cannot stand there; it is "
+					   "%s:KERNEL[:global|shared|local][:load|store|atomic]",
+					   probe->parts[0], probe->parts[part], probe->parts[0]);
 		if (words[i].access)
 			probe->access = words[i].access;
 		else
@@ -228,6 +223,7 @@ static bool probe_parts(struct script *script, struct probe *probe) {
 		return kernel_part(script, probe, probe->parts[1]) &&
 		       part_number(script, probe, probe->parts[2], 0, UINT32_MAX - 1);
 	case PROBE_MEMORY:
+	case PROBE_WARP_MEMORY:
 		return kernel_part(script, probe, probe->parts[1]) && memory_parts(script, probe);
 	default:
 		return probe->n_parts < 2 || kernel_part(script, probe, probe->parts[1]);
@@ -280,6 +276,39 @@ static enum type argument_type(const struct function *function, int argument) {
 	return TYPE_NUMBER;
 }
 
+/* Whether a struct, or one in it, has a number of that name. */
+static bool has_member(const struct function_struct *structure, const char *name,
+		       struct suggestion *suggestion) {
+	bool found = false;
+
+	for (size_t i = 0; structure && i < structure->n; i++) {
+		const struct function_field *field = &structure->fields[i];
+
+		if (field->type->kind == FUNCTION_STRUCT) {
+			found |= has_member(field->type->structure, name, suggestion);
+		} else if (field->type->kind != FUNCTION_BYTES) {
+			suggest_add(suggestion, field->name);
+			found |= !strcmp(field->name, name);
+		}
+	}
+	return found;
+}
+
+/* Members of structs that arguments point to, and that a record has. */
+static bool member_of(const struct function *function, const char *name,
+		      struct suggestion *suggestion) {
+	bool found = false;
+
+	for (int i = 0; i < function->n_extras; i++) {
+		const struct function_type *type =
+			function->arguments[function->extras[i].argument].type;
+
+		if (type->target && type->target->kind == FUNCTION_STRUCT)
+			found |= has_member(type->target->structure, name, suggestion);
+	}
+	return found;
+}
+
 /* Of process:, whose events are no calls. */
 static bool process_argument(const struct probe *probe, const char *name,
 			     struct suggestion *suggestion, enum type *typep) {
@@ -318,10 +347,8 @@ bool check_argument(struct script *script, const struct clause *clause, const st
 				continue;
 			for (int j = 0; j < function->n_arguments; j++)
 				suggest_add(&suggestion, function->arguments[j].name);
-			if (argument < 0)
-				continue;
-			found = true;
-			if (argument_type(function, argument) == TYPE_TEXT)
+			found |= argument >= 0 || member_of(function, name, &suggestion);
+			if (argument >= 0 && argument_type(function, argument) == TYPE_TEXT)
 				*typep = TYPE_TEXT;
 		}
 	return found ||

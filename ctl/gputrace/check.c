@@ -19,7 +19,14 @@ static struct place *first(struct place *place, struct place here) {
 
 /* Of an expression that has been checked: twice would take 2 to the power of its depth. */
 static bool is_number(struct script *script, const struct node *node, const char *what) {
-	if (node->type == TYPE_KERNEL || node->type == TYPE_LINE)
+	if (node->type == TYPE_FLOAT)
+		return script_fail(
+			script, node->place,
+			"%s takes integers, this is a float: it can be compared, tested by "
+			"isnan() and isinf(), and given to sum() avg() min() max() stats() and "
+			"hist()",
+			what);
+	if (node->type >= TYPE_KERNEL)
 		return script_fail(script, node->place,
 				   "%s is a name here, not a number: it can be the key of a map",
 				   node->text);
@@ -49,10 +56,54 @@ static bool word_missing(struct script *script, const struct node *node, const s
 		hint = "; thread:KERNEL has it";
 	else if (word->probes & ON(MEMORY))
 		hint = "; mem.thread:KERNEL has it";
+	else if (word->probes & ON(WARP_MEMORY))
+		hint = "; mem:KERNEL has it";
 	else if (word->probes & ON(DRIVER))
 		hint = "; driver:FUNCTION has it";
 	return script_fail(script, node->place, "%s: has no %s%s", probe->parts[0], node->text,
 			   hint);
+}
+
+/* What a name is on the GPU. Memory instructions are known by their own ids alone. */
+static enum type id_type(enum word_id id, bool memory) {
+	return id == WORD_LINE   ? TYPE_LINE
+	       : id == WORD_INSN ? TYPE_LINE_INSN
+	       : id == WORD_TYPE ? TYPE_LINE_TYPE
+	       : memory          ? TYPE_LINE_KERNEL
+				 : TYPE_KERNEL;
+}
+
+/* Probes of a body that would give a word two meanings. */
+static bool check_mixed(struct script *script, const struct clause *clause,
+			const struct node *node) {
+	bool memory = PROBE_IS_MEMORY(clause->probes->kind);
+
+	for (const struct probe *probe = clause->probes; probe; probe = probe->next)
+		if (PROBE_IS_MEMORY(probe->kind) != memory)
+			return script_fail(
+				script, node->place,
+				"at mem.thread: kernel is known in another way than at %s:; write "
+				"the body twice",
+				memory ? probe->parts[0] : clause->probes->parts[0]);
+	return true;
+}
+
+/* Words of one lane, where an event is of all of them; and the other way. */
+static bool check_lane_word(struct script *script, const struct clause *clause,
+			    const struct node *node, enum word_id id) {
+	const bool of_lane = id == WORD_ADDR || id == WORD_VALUE || id == WORD_LANE ||
+			     (id >= WORD_THREADID && id <= WORD_THREADID_Z);
+
+	if (clause->of_warp && of_lane && !clause->in_lane)
+		return script_fail(
+			script, node->place,
+			"%s is of one lane: any all sum min max first say of which, as in "
+			"first(%s)",
+			node->text, node->text);
+	if (clause->in_lane && (id == WORD_LANES || id == WORD_SECTORS))
+		return script_fail(script, node->place, "%s is of the whole warp, not of one lane",
+				   node->text);
+	return true;
 }
 
 static bool check_word(struct script *script, const struct clause *clause, struct node *node) {
@@ -69,11 +120,15 @@ static bool check_word(struct script *script, const struct clause *clause, struc
 		if (!(word->probes & 1u << probe->kind) ||
 		    ((word->ends & 1u << probe->kind) && !probe->end))
 			return word_missing(script, node, word, probe);
+	if (!check_lane_word(script, clause, node, word->id))
+		return false;
 	node->word = word;
 	node->type = word->type;
 	if (clause->on_gpu && word->type == TYPE_TEXT)
-		node->type = word->id == WORD_LINE ? TYPE_LINE : TYPE_KERNEL;
+		node->type = id_type(word->id, PROBE_IS_MEMORY(clause->probes->kind));
 	script->needs_stacks |= word->id == WORD_USTACK;
+	if (word->id == WORD_KERNEL && clause->on_gpu && !check_mixed(script, clause, node))
+		return false;
 	return word->id != WORD_ARGS || check_argument(script, clause, node, &node->type);
 }
 
@@ -113,16 +168,56 @@ static bool check_map_read(struct script *script, struct clause *clause, struct 
 	return true;
 }
 
+static bool is_kernel(enum type type) {
+	return type == TYPE_KERNEL || type == TYPE_LINE_KERNEL;
+}
+
+/* A number as it is written becomes a float beside a float. */
+static bool make_float(struct node *node) {
+	const bool minus = node->kind == NODE_UNARY && node->op == OP_MINUS;
+	const struct node *constant = minus ? node->a : node;
+	double real;
+
+	if (constant->kind == NODE_NUMBER)
+		real = (double)constant->number;
+	else if (constant->kind == NODE_FLOAT)
+		memcpy(&real, &constant->number, sizeof(real));
+	else
+		return node->type == TYPE_FLOAT;
+	real = minus ? -real : real;
+	node->kind = NODE_FLOAT;
+	node->type = TYPE_FLOAT;
+	memcpy(&node->number, &real, sizeof(real));
+	return true;
+}
+
+/* -0.5 is a float, too. */
+bool check_operand(struct script *script, struct clause *clause, struct node *node) {
+	if (node->kind == NODE_UNARY && node->op == OP_MINUS && node->a->kind == NODE_FLOAT)
+		return make_float(node);
+	return check_expression(script, clause, node);
+}
+
+static bool check_floats(struct script *script, struct node *node) {
+	if (node->op < OP_EQ || node->op > OP_GE)
+		return is_number(script, node->a->type == TYPE_FLOAT ? node->a : node->b,
+				 "arithmetic");
+	return (make_float(node->a) && make_float(node->b)) ||
+	       script_fail(script, node->place,
+			   "a float is compared with a float, or with a number as it is written");
+}
+
 static bool check_binary(struct script *script, struct clause *clause, struct node *node) {
 	const bool equality = node->op == OP_EQ || node->op == OP_NE;
 
-	if (!check_expression(script, clause, node->a) ||
-	    !check_expression(script, clause, node->b))
+	if (!check_operand(script, clause, node->a) || !check_operand(script, clause, node->b))
 		return false;
 	node->type = TYPE_NUMBER;
+	if (node->a->type == TYPE_FLOAT || node->b->type == TYPE_FLOAT)
+		return check_floats(script, node);
 	if (equality && node->a->type == TYPE_TEXT && node->b->type == TYPE_TEXT)
 		return true;
-	if (equality && (node->a->type == TYPE_KERNEL || node->b->type == TYPE_KERNEL))
+	if (equality && (is_kernel(node->a->type) || is_kernel(node->b->type)))
 		return script_fail(script, node->place,
 				   "a kernel cannot be compared on the GPU: say which one in the "
 				   "probe, as in thread:NAME");
@@ -144,18 +239,56 @@ static bool check_choice(struct script *script, struct clause *clause, struct no
 	       script_fail(script, node->place, "both sides of : have the same type");
 }
 
+/* any(addr == 0): of all lanes. What is in it is evaluated before the body begins. */
+static bool check_lanes(struct script *script, struct clause *clause, struct node *node) {
+	bool fine;
+
+	if (!clause->of_warp)
+		return script_fail(script, node->place,
+				   "%s() is of all lanes of a warp: mem:KERNEL has it", node->text);
+	if (clause->in_lane)
+		return script_fail(script, node->place, "%s() cannot stand in another one of lanes",
+				   node->text);
+	if (node->builtin->id != BUILTIN_FIRST && clause->n_lanes == SCRIPT_LANES_MAX)
+		return script_fail(script, node->place,
+				   "a body has at most %d of any() all() sum() min() max()",
+				   SCRIPT_LANES_MAX);
+	node->number = (int64_t)clause->n_lanes;
+	clause->n_lanes += node->builtin->id != BUILTIN_FIRST;
+	clause->in_lane = true;
+	fine = node->builtin->id == BUILTIN_FIRST
+		       ? check_expression(script, clause, node->a)
+		       : check_number(script, clause, node->a, node->text);
+	clause->in_lane = false;
+	node->type = node->a->type;
+	return fine;
+}
+
 static bool check_call(struct script *script, struct clause *clause, struct node *node) {
 	if (!check_builtin(script, clause, node))
 		return false;
+	if (node->builtin->id == BUILTIN_ANY || node->builtin->id == BUILTIN_ALL ||
+	    node->builtin->id == BUILTIN_FIRST ||
+	    (clause->of_warp && builtin_is_of_lanes(node->builtin)))
+		return check_lanes(script, clause, node);
 	if (node->builtin->kind != MAP_UNKNOWN)
 		return script_fail(script, node->place,
 				   "%s() is no value: it stands behind a map and =, as in @x = %s",
 				   node->text, node->builtin->form);
+	node->type = node->builtin->id >= BUILTIN_ISNAN ? TYPE_NUMBER : TYPE_FLOAT;
+	if (node->builtin->id >= BUILTIN_ISNAN)
+		return check_operand(script, clause, node->a) &&
+		       (node->a->type == TYPE_FLOAT ||
+			script_fail(script, node->a->place,
+				    "%s() takes a float, such as f32(value)", node->text));
+	if (node->builtin->id >= BUILTIN_F16)
+		return check_number(script, clause, node->a, node->text);
 	if (node->builtin->id != BUILTIN_PARAM)
 		return script_fail(script, node->place, "%s() gives no value", node->text);
 	for (const struct probe *probe = clause->probes; probe; probe = probe->next)
-		if (probe->kind == PROBE_MEMORY)
-			return script_fail(script, node->place, "mem.thread: has no param()");
+		if (PROBE_IS_MEMORY(probe->kind))
+			return script_fail(script, node->place, "%s: has no param()",
+					   probe->parts[0]);
 	if (node->a->kind != NODE_NUMBER || node->a->number > 8)
 		return script_fail(script, node->place,
 				   "param() takes the number of a parameter, from 0 to 8");
@@ -164,9 +297,16 @@ static bool check_call(struct script *script, struct clause *clause, struct node
 }
 
 bool check_expression(struct script *script, struct clause *clause, struct node *node) {
+	if (clause->in_lane && (node->kind == NODE_LOCAL || node->kind == NODE_MAP))
+		return script_fail(script, node->place,
+				   "%s is not known in each lane: words, numbers and operators are",
+				   node->text);
 	switch (node->kind) {
 	case NODE_NUMBER:
 		node->type = TYPE_NUMBER;
+		return true;
+	case NODE_FLOAT:
+		node->type = TYPE_FLOAT;
 		return true;
 	case NODE_STRING:
 		node->type = TYPE_TEXT;
@@ -197,8 +337,14 @@ static bool check_assign_value(struct script *script, struct clause *clause, str
 	struct node *target = node->a, *value = node->b;
 	enum type *type;
 
-	if (!check_expression(script, clause, value))
+	if (!check_operand(script, clause, value))
 		return false;
+	if (target->kind == NODE_MAP && value->type == TYPE_FLOAT)
+		return script_fail(
+			script, value->place,
+			"a map keeps floats by sum() avg() min() max() stats() and hist(): "
+			"%s = max(...)",
+			target->text);
 	if (target->kind == NODE_LOCAL && !check_local(script, clause, target, node->op == OP_NONE))
 		return false;
 	if (target->kind == NODE_MAP && !check_map_kind(script, target, MAP_SCALAR))
@@ -210,8 +356,7 @@ static bool check_assign_value(struct script *script, struct clause *clause, str
 	if (*type != value->type)
 		return script_fail(script, value->place, "%s was given another type before",
 				   target->text);
-	if (value->type == TYPE_KERNEL || value->type == TYPE_LINE ||
-	    (node->op != OP_NONE && value->type != TYPE_NUMBER))
+	if (value->type >= TYPE_KERNEL || (node->op != OP_NONE && value->type != TYPE_NUMBER))
 		return is_number(script, value, "an assignment");
 	if (target->kind == NODE_MAP && clause->on_gpu && node->op != OP_NONE &&
 	    node->op != OP_ADD && node->op != OP_SUB)
@@ -361,6 +506,13 @@ static bool check_probes(struct script *script, struct clause *clause) {
 				"%s: and %s: cannot share a body, one is on the host and "
 				"one on the GPU: write it twice",
 				clause->probes->parts[0], probe->parts[0]);
+		if (probe != clause->probes &&
+		    clause->of_warp != (probe->kind == PROBE_WARP_MEMORY))
+			return script_fail(script, probe->place,
+					   "%s: and %s: cannot share a body: events of mem: are of "
+					   "whole warps",
+					   clause->probes->parts[0], probe->parts[0]);
+		clause->of_warp = probe->kind == PROBE_WARP_MEMORY;
 		clause->on_gpu = PROBE_ON_GPU(probe->kind);
 		script->needs_gpu |= clause->on_gpu;
 		script->needs_trace |= !clause->on_gpu && probe->kind >= PROBE_LAUNCH;

@@ -29,6 +29,8 @@ bool check_aggregate(struct script *script, struct clause *clause, struct node *
 bool check_builtin(struct script *script, const struct clause *clause, struct node *call);
 
 /* check.c */
+/* The same, where -0.5 may stand. */
+bool check_operand(struct script *script, struct clause *clause, struct node *node);
 bool check_expression(struct script *script, struct clause *clause, struct node *node);
 bool check_number(struct script *script, struct clause *clause, struct node *node,
 		  const char *what);

@@ -10,20 +10,23 @@
 #include "emit.h"
 #include "words.h"
 
+#define RING_MAP 1527 /* BPF_MAP_TYPE_GPU_RINGBUF_MAP */
+
 /* Threads, warps and blocks that run at the same moment on a large GPU: those have begun and not
  * ended. */
 #define TIMES_THREADS 524288
 #define TIMES_WARPS 16384
 #define TIMES_BLOCKS 8192
+#define TIMES_GRIDS 1024
 
 bool code_map_has_bucket(const struct map *map) {
 	return map->kind == MAP_HIST || map->kind == MAP_LHIST;
 }
 
-/* Processes' copies are added up when they are read, which minima cannot be: each device has its
- * own, and each process is read by itself. */
+/* Processes' copies are added up as integers when they are read, which minima and floats cannot be:
+ * each device has its own, and each process is read by itself. */
 bool code_map_has_device(const struct map *map) {
-	return map->kind == MAP_MIN || map->kind == MAP_MAX;
+	return map->kind == MAP_MIN || map->kind == MAP_MAX || map_sums_floats(map);
 }
 
 bool code_map_is_array(const struct map *map) {
@@ -35,7 +38,9 @@ static void add_script_map(struct code *code, const struct map *map) {
 	const bool array = code_map_is_array(map), bucket = code_map_has_bucket(map);
 
 	*made = (struct code_map){
-		.type = array ? BPF_MAP_TYPE_ARRAY : BPF_MAP_TYPE_HASH,
+		.type = map_is_shared(map) ? CODE_HOST_ARRAY
+			: array            ? BPF_MAP_TYPE_ARRAY
+					   : BPF_MAP_TYPE_HASH,
 		.key_words = array ? 0 : (uint32_t)map->n_keys + bucket + code_map_has_device(map),
 		.value_words = map->kind == MAP_AVG || map->kind == MAP_STATS ? 2 : 1,
 		.max_entries = !array   ? CODE_KEYS_GPU
@@ -47,25 +52,42 @@ static void add_script_map(struct code *code, const struct map *map) {
 	snprintf(made->name, sizeof(made->name), "m%zu", code->n_maps++);
 }
 
+static bool is_whole(enum probe_kind kind) {
+	return kind == PROBE_WHOLE_GRID || kind == PROBE_WHOLE_BLOCK || kind == PROBE_WHOLE_WARP;
+}
+
+static uint32_t times_of(enum probe_kind kind) {
+	switch (kind) {
+	case PROBE_THREAD:
+		return TIMES_THREADS;
+	case PROBE_WARP_LEAD:
+	case PROBE_WHOLE_WARP:
+		return TIMES_WARPS;
+	case PROBE_WHOLE_GRID:
+		return TIMES_GRIDS;
+	default:
+		return TIMES_BLOCKS;
+	}
+}
+
 /* A map of the times at which threads, warps or blocks began. Returns its index. */
 static uint32_t add_times(struct code *code, enum probe_kind kind) {
 	struct code_map *made = &code->maps[code->n_maps];
 
 	*made = (struct code_map){ .type = BPF_MAP_TYPE_HASH,
 				   .key_words = 4,
-				   .value_words = 1,
-				   .max_entries = kind == PROBE_THREAD      ? TIMES_THREADS
-						  : kind == PROBE_WARP_LEAD ? TIMES_WARPS
-									    : TIMES_BLOCKS };
+				   .value_words = is_whole(kind) ? 3 : 1,
+				   .max_entries = times_of(kind) };
 	snprintf(made->name, sizeof(made->name), "t%zu", code->n_maps);
 	return (uint32_t)code->n_maps++;
 }
 
 /* Whether a tree, or a list of statements, has a word. */
-static bool has_word(const struct node *list, enum word_id id) {
+bool code_has_word(const struct node *list, enum word_id id) {
 	for (; list; list = list->next)
-		if ((list->kind == NODE_WORD && list->word->id == id) || has_word(list->a, id) ||
-		    has_word(list->b, id) || has_word(list->c, id))
+		if ((list->kind == NODE_WORD && list->word->id == id) ||
+		    code_has_word(list->a, id) || code_has_word(list->b, id) ||
+		    code_has_word(list->c, id))
 			return true;
 	return false;
 }
@@ -87,6 +109,7 @@ static char *section_of(const struct probe *probe, bool end) {
 		n = asprintf(&text, "kprobe/dev:%s", probe->name);
 		break;
 	case PROBE_MEMORY:
+	case PROBE_WARP_MEMORY:
 		n = asprintf(&text, "memcapture/%s", probe->name);
 		break;
 	default:
@@ -118,6 +141,8 @@ static void emit_statements(struct emit *emit, const struct node *list) {
 			emit_assign(emit, list);
 		else if (list->kind == NODE_IF)
 			emit_if(emit, list);
+		else if (list->kind == NODE_DO)
+			emit_print(emit, list->a);
 		else
 			for (int64_t i = 0; i < list->a->number && !emit->code->failed; i++)
 				emit_statements(emit, list->b);
@@ -134,7 +159,7 @@ static bool begin_program(struct emit *emit, struct code *code, const struct cla
 			       .probe = probe,
 			       .place = probe->place };
 	snprintf(program->name, sizeof(program->name), "cuda__probe_%zu", code->n_programs);
-	program->memory = probe->kind == PROBE_MEMORY;
+	program->memory = PROBE_IS_MEMORY(probe->kind);
 	program->section = section_of(probe, end);
 	if (!program->section) {
 		emit_fail(emit, "out of memory");
@@ -153,13 +178,18 @@ static void emit_body(struct emit *emit, uint32_t times) {
 	emit_constant(emit, BPF_REG_0, 0);
 	for (size_t i = 0; i < clause->n_locals; i++)
 		emit_store(emit, BPF_REG_10, emit_take(emit, 1), BPF_REG_0);
-	if (times) {
+	if (is_whole(emit->probe->kind)) {
+		emit->duration = emit_take(emit, 1);
+		emit_part(emit, times, emit->probe->end);
+	} else if (times) {
 		emit->duration = emit_take(emit, 1);
 		emit_filter(emit);
 		emit_take_time(emit, times);
 	} else {
 		emit_filter(emit);
 	}
+	if (clause->of_warp)
+		emit_lanes(emit);
 	if (clause->predicate) {
 		emit_expression(emit, clause->predicate);
 		leave = emit_jump_constant(emit, BPF_JEQ, BPF_REG_0, 0);
@@ -170,12 +200,32 @@ static void emit_body(struct emit *emit, uint32_t times) {
 	emit_exit(emit);
 }
 
+/* What enters must leave, and the other way: the side that is no event counts alone. */
+static void make_whole(struct code *code, const struct clause *clause, const struct probe *probe) {
+	const uint32_t times = add_times(code, probe->kind);
+	struct emit emit;
+
+	if (probe->kind == PROBE_WHOLE_GRID)
+		add_times(code, PROBE_WHOLE_BLOCK);
+	if (!begin_program(&emit, code, clause, probe, !probe->end))
+		return;
+	emit.duration = emit_take(&emit, 1);
+	emit_part(&emit, times, !probe->end);
+	emit_exit(&emit);
+	if (!code->failed && begin_program(&emit, code, clause, probe, probe->end))
+		emit_body(&emit, times);
+}
+
 static void make_probe(struct code *code, const struct clause *clause, const struct probe *probe) {
-	const bool timed =
-		has_word(clause->body, WORD_DURATION) || has_word(clause->predicate, WORD_DURATION);
+	const bool timed = code_has_word(clause->body, WORD_DURATION) ||
+			   code_has_word(clause->predicate, WORD_DURATION);
 	uint32_t times = 0;
 	struct emit emit;
 
+	if (is_whole(probe->kind)) {
+		make_whole(code, clause, probe);
+		return;
+	}
 	if (timed) {
 		times = add_times(code, probe->kind);
 		if (!begin_program(&emit, code, clause, probe, false))
@@ -197,6 +247,11 @@ bool code_make(struct code *code, const struct script *script) {
 						    .type = BPF_MAP_TYPE_ARRAY,
 						    .value_words = 1,
 						    .max_entries = SCRIPT_MAPS_MAX + 1 };
+	code->print = (uint32_t)code->n_maps++;
+	code->maps[code->print] = (struct code_map){ .name = CODE_PRINT_MAP,
+						     .type = RING_MAP,
+						     .value_words = CODE_PRINT_WORDS,
+						     .max_entries = script->n_prints > 0 };
 	for (const struct clause *clause = script->clauses; clause; clause = clause->next)
 		for (const struct probe *probe = clause->probes;
 		     probe && clause->on_gpu && !code->failed; probe = probe->next)

@@ -16,10 +16,12 @@
 
 #define CODE_INSNS_MAX 16384 /* of one program */
 #define CODE_STACK_MAX 512 /* bytes that eBPF has */
-#define CODE_MAPS_MAX (SCRIPT_MAPS_MAX + SCRIPT_PROBES_MAX + 1)
+#define CODE_MAPS_MAX (SCRIPT_MAPS_MAX + 2 * SCRIPT_PROBES_MAX + 2) /* the daemon takes 64 */
 #define CODE_PROGRAMS_MAX (2 * SCRIPT_PROBES_MAX)
 #define CODE_KEYS_GPU 16384 /* elements that a map with keys has room for on a GPU */
 #define CODE_LOST_MAP "lost"
+#define CODE_PRINT_MAP "printf" /* a ring of records: number of the printf(), time, values */
+#define CODE_PRINT_WORDS (2 + SCRIPT_VALUES_MAX)
 
 /* A map as the GPU has it. Keys and values are 8 bytes each, but for an array's key. */
 struct code_map {
@@ -49,12 +51,15 @@ struct code {
 	const struct script *script;
 	size_t n_maps;
 	struct code_map maps[CODE_MAPS_MAX]; /* first those of the script, in its order */
+	uint32_t print; /* index of the ring of what is printed */
 	uint32_t lost; /* index of the map that counts what found no room */
 	size_t n_programs;
 	struct code_program programs[CODE_PROGRAMS_MAX];
 	bool failed;
 	char error[SCRIPT_ERROR_SIZE]; /* as that of a script */
 };
+
+#define CODE_HOST_ARRAY 1513 /* BPF_MAP_TYPE_GPU_ARRAY_HOST_MAP: of what the host sets */
 
 /* How a map of the script lies on the GPU. */
 bool code_map_is_array(const struct map *map);

@@ -12,7 +12,7 @@
 #include "code.h"
 #include "proto/helper.h"
 
-/* What one way through a program does. Of the retries of min() and max() the first one. */
+/* What one way through a program does. */
 struct cost {
 	size_t insns, lookups, updates, atomics, helpers;
 };
@@ -47,7 +47,8 @@ static void add_insn(struct cost *cost, const struct bpf_insn *insn) {
 		cost->helpers++;
 }
 
-/* The longest way, from the end to the beginning: jumps go forward, but for retries. */
+/* The longest way, from the end to the beginning: jumps go forward, but for the rounds of
+ * min() and max() of lanes, of which the first one counts. */
 static struct cost cost_of(const struct code_program *program) {
 	struct cost *from = calloc(program->n_insns + 2, sizeof(*from)), cost = {};
 

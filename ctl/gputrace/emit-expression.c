@@ -6,6 +6,7 @@
  */
 
 #include "emit.h"
+#include "words.h"
 
 /* Where a variable is: the first words of the stack. */
 static int local_place(const struct node *node) {
@@ -16,6 +17,7 @@ static int local_place(const struct node *node) {
 static bool load_direct(struct emit *emit, const struct node *node, int to) {
 	switch (node->kind) {
 	case NODE_NUMBER:
+	case NODE_FLOAT:
 		emit_constant(emit, to, node->number);
 		return true;
 	case NODE_LOCAL:
@@ -67,8 +69,7 @@ static void shift(struct emit *emit, int op) {
 	emit_alu(emit, op, BPF_REG_0, BPF_REG_1);
 }
 
-/* R0 = R0 op R1 */
-static void operation(struct emit *emit, enum op op) {
+void emit_operation(struct emit *emit, enum op op) {
 	switch (op) {
 	case OP_ADD:
 		emit_alu(emit, BPF_ADD, BPF_REG_0, BPF_REG_1);
@@ -155,7 +156,10 @@ static void binary(struct emit *emit, const struct node *node) {
 		emit_load(emit, BPF_REG_1, BPF_REG_10, place);
 		emit_give(emit, 1);
 	}
-	operation(emit, node->op);
+	if (node->a->type == TYPE_FLOAT)
+		emit_float_compare(emit, node->op);
+	else
+		emit_operation(emit, node->op);
 }
 
 static void unary(struct emit *emit, const struct node *node) {
@@ -206,8 +210,13 @@ void emit_expression(struct emit *emit, const struct node *node) {
 	case NODE_CHOICE:
 		choice(emit, node);
 		break;
-	case NODE_CALL: /* param() */
-		emit_load(emit, BPF_REG_0, BPF_REG_6, PARAMS + 8 * (int)node->a->number);
+	case NODE_CALL:
+		if (builtin_is_of_lanes(node->builtin))
+			emit_lane_call(emit, node);
+		else if (node->builtin->id == BUILTIN_PARAM)
+			emit_load(emit, BPF_REG_0, BPF_REG_6, PARAMS + 8 * (int)node->a->number);
+		else
+			emit_float_call(emit, node);
 		break;
 	default:
 		emit_fail(emit, "a text cannot be on the GPU");

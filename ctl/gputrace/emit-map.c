@@ -7,8 +7,6 @@
 
 #include "emit.h"
 
-#define TRIES 1024 /* of min() and max(): each that fails means another thread had a better one */
-
 static uint32_t map_index(const struct emit *emit, const struct map *map) {
 	return (uint32_t)(map - emit->code->script->maps);
 }
@@ -34,25 +32,46 @@ void emit_lost(struct emit *emit, uint32_t which) {
 	emit_give(emit, 1);
 }
 
+/* What finds no room in the ring is counted there. */
+void emit_print(struct emit *emit, const struct node *call) {
+	size_t words = 2;
+	int place;
+
+	for (const struct node *value = call->a->next; value; value = value->next)
+		words++;
+	place = emit_take(emit, words);
+	emit_constant(emit, BPF_REG_0, call->number);
+	emit_store(emit, BPF_REG_10, place, BPF_REG_0);
+	emit_call(emit, HELPER_TIME);
+	emit_store(emit, BPF_REG_10, place + 8, BPF_REG_0);
+	words = 2;
+	for (const struct node *value = call->a->next; value; value = value->next) {
+		emit_expression(emit, value);
+		emit_store(emit, BPF_REG_10, place + 8 * (int)words++, BPF_REG_0);
+	}
+	emit_move(emit, BPF_REG_1, BPF_REG_6);
+	emit_map(emit, BPF_REG_2, emit->code->print);
+	emit_constant(emit, BPF_REG_3, 0);
+	address_of(emit, BPF_REG_4, place);
+	emit_constant(emit, BPF_REG_5, 8 * (int64_t)words);
+	emit_call(emit, BPF_FUNC_perf_event_output);
+	emit_give(emit, words);
+}
+
 /* The bucket of R1 into R2. */
 static void log_bucket(struct emit *emit) {
+	enum {
+		HELPER_LOG2 = 530
+	};
 	size_t negative, zero;
 
 	emit_constant(emit, BPF_REG_2, 0);
 	negative = emit_jump_constant(emit, BPF_JSLT, BPF_REG_1, 0);
 	emit_constant(emit, BPF_REG_2, 1);
 	zero = emit_jump_constant(emit, BPF_JEQ, BPF_REG_1, 0);
-	emit_constant(emit, BPF_REG_2, 2);
-	for (int32_t bits = 32; bits; bits /= 2) {
-		size_t less;
-
-		emit_move(emit, BPF_REG_3, BPF_REG_1);
-		emit_alu_constant(emit, BPF_RSH, BPF_REG_3, bits);
-		less = emit_jump_constant(emit, BPF_JEQ, BPF_REG_3, 0);
-		emit_move(emit, BPF_REG_1, BPF_REG_3);
-		emit_alu_constant(emit, BPF_ADD, BPF_REG_2, bits);
-		emit_land(emit, less);
-	}
+	emit_call(emit, HELPER_LOG2);
+	emit_move(emit, BPF_REG_2, BPF_REG_0);
+	emit_alu_constant(emit, BPF_ADD, BPF_REG_2, 2);
 	emit_land(emit, negative);
 	emit_land(emit, zero);
 }
@@ -94,7 +113,9 @@ static void put_key(struct emit *emit, const struct node *node, int place, int v
 	emit_constant(emit, BPF_REG_2, 0);
 	if (code_map_has_bucket(map)) {
 		emit_load(emit, BPF_REG_1, BPF_REG_10, value);
-		if (map->kind == MAP_HIST)
+		if (map->value == TYPE_FLOAT)
+			emit_float_bucket(emit);
+		else if (map->kind == MAP_HIST)
 			log_bucket(emit);
 		else
 			linear_bucket(emit, map);
@@ -146,25 +167,31 @@ static size_t find_element(struct emit *emit, const struct map *map, int key, in
 
 /* R0: the element; the value at @value replaces its own if it is better. */
 static void keep_best(struct emit *emit, const struct map *map, int value) {
-	size_t again, worse, done;
+	enum {
+		ATOMIC_MIN = 527,
+		ATOMIC_MAX = 528
+	};
+
+	emit_move(emit, BPF_REG_1, BPF_REG_0);
+	emit_load(emit, BPF_REG_2, BPF_REG_10, value);
+	emit_call(emit, map->kind == MAP_MIN ? ATOMIC_MIN : ATOMIC_MAX);
+}
+
+/* R0: the element, to whose sum the float at @value is added. */
+static void add_float(struct emit *emit, const struct map *map, int value) {
+	enum {
+		ATOMIC_ADD_F64 = 529
+	};
 
 	emit_move(emit, BPF_REG_7, BPF_REG_0);
-	emit_load(emit, BPF_REG_8, BPF_REG_10, value);
-	emit_constant(emit, BPF_REG_9, TRIES);
-	again = emit->program->n_insns;
-	emit_load(emit, BPF_REG_0, BPF_REG_7, 0);
-	worse = emit_jump(emit, map->kind == MAP_MIN ? BPF_JSGE : BPF_JSLE, BPF_REG_8, BPF_REG_0);
 	emit_move(emit, BPF_REG_1, BPF_REG_0);
-	emit_insn(emit, (struct bpf_insn){ .code = BPF_STX | BPF_ATOMIC | BPF_DW,
-					   .dst_reg = BPF_REG_7,
-					   .src_reg = BPF_REG_8,
-					   .imm = BPF_CMPXCHG });
-	done = emit_jump(emit, BPF_JEQ, BPF_REG_0, BPF_REG_1);
-	emit_alu_constant(emit, BPF_SUB, BPF_REG_9, 1);
-	emit_jump_back(emit, BPF_JNE, BPF_REG_9, 0, again);
-	emit_lost(emit, map_index(emit, map));
-	emit_land(emit, worse);
-	emit_land(emit, done);
+	emit_load(emit, BPF_REG_2, BPF_REG_10, value);
+	emit_call(emit, ATOMIC_ADD_F64);
+	if (map->kind == MAP_SUM)
+		return;
+	emit_move(emit, BPF_REG_0, BPF_REG_7);
+	emit_constant(emit, BPF_REG_1, 1);
+	emit_atomic_add(emit, 8);
 }
 
 /* R0: the element; what the assignment does to it. */
@@ -193,6 +220,10 @@ static void change_element(struct emit *emit, const struct node *node, int value
 		emit_atomic_add(emit, 0);
 		return;
 	default: /* the sum, and with AVG and STATS how many */
+		if (map->value == TYPE_FLOAT) {
+			add_float(emit, map, value);
+			return;
+		}
 		emit_load(emit, BPF_REG_1, BPF_REG_10, value);
 		emit_atomic_add(emit, 0);
 		if (map->kind == MAP_SUM)
@@ -208,10 +239,12 @@ static void assign_map(struct emit *emit, const struct node *node) {
 	const bool best = map->kind == MAP_MIN || map->kind == MAP_MAX;
 	const struct node *argument = map->kind == MAP_SCALAR ? node->b : node->b->a;
 	const int value = emit_take(emit, 1), key = emit_take(emit, words ? words : 1);
-	size_t full, end;
+	size_t full, end, nan = 0;
 
 	if (argument) {
 		emit_expression(emit, argument);
+		if (best && map->value == TYPE_FLOAT)
+			nan = emit_float_order(emit);
 		emit_store(emit, BPF_REG_10, value, BPF_REG_0);
 	}
 	put_key(emit, node->a, key, value);
@@ -221,6 +254,8 @@ static void assign_map(struct emit *emit, const struct node *node) {
 	emit_land(emit, full);
 	emit_lost(emit, map_index(emit, map));
 	emit_land(emit, end);
+	if (nan)
+		emit_land(emit, nan);
 	emit_give(emit, 1 + (words ? words : 1));
 }
 

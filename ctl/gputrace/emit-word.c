@@ -29,7 +29,6 @@ enum {
 };
 
 enum {
-	HELPER_TIME = 502,
 	HELPER_BLOCK = 503,
 	HELPER_THREAD = 505,
 	HELPER_SM = 509,
@@ -43,8 +42,10 @@ static int field_of(const struct emit *emit, enum word_id id) {
 
 	switch (id) {
 	case WORD_KERNEL:
-		return CTX_KERNEL;
+		return memory ? MEMORY_INSTRUCTION : CTX_KERNEL;
 	case WORD_LINE:
+	case WORD_INSN:
+	case WORD_TYPE:
 		return MEMORY_INSTRUCTION;
 	case WORD_DEVICE:
 		return CTX_DEVICE;
@@ -72,8 +73,13 @@ static int field_of(const struct emit *emit, enum word_id id) {
 }
 
 bool emit_word_direct(struct emit *emit, const struct node *node, int to) {
-	const int field = field_of(emit, node->word->id);
+	const enum word_id id = node->word->id;
+	const int field = field_of(emit, id);
 
+	if (emit->clause->of_warp && !emit->in_lane && id >= WORD_LANES && id <= WORD_BYTES) {
+		emit_load(emit, to, BPF_REG_10, emit->words[id - WORD_LANES]);
+		return true;
+	}
 	if (node->word->id == WORD_DURATION)
 		emit_load(emit, to, BPF_REG_10, emit->duration);
 	else if (field >= 0)
@@ -150,6 +156,17 @@ void emit_thread_number(struct emit *emit) {
 	linear(emit, HELPER_THREAD, block);
 }
 
+void emit_volume(struct emit *emit, bool of_grid) {
+	volume(emit, of_grid ? grid : block);
+}
+
+void emit_launch_key(struct emit *emit, int place) {
+	emit_load(emit, BPF_REG_0, BPF_REG_6, CTX_LAUNCH);
+	emit_store(emit, BPF_REG_10, place, BPF_REG_0);
+	emit_load(emit, BPF_REG_0, BPF_REG_6, CTX_KERNEL);
+	emit_store(emit, BPF_REG_10, place + 8, BPF_REG_0);
+}
+
 void emit_word(struct emit *emit, const struct node *node) {
 	const enum word_id id = node->word->id;
 
@@ -190,6 +207,9 @@ void emit_word(struct emit *emit, const struct node *node) {
 	case WORD_WARP:
 		emit_thread_number(emit);
 		emit_alu_constant(emit, BPF_RSH, BPF_REG_0, 5);
+		break;
+	case WORD_GPUTIME:
+		emit_call(emit, HELPER_TIME);
 		break;
 	case WORD_SM:
 		emit_call(emit, HELPER_SM);
@@ -255,6 +275,7 @@ void emit_filter(struct emit *emit) {
 		leave_unless_zero(emit);
 		break;
 	case PROBE_MEMORY:
+	case PROBE_WARP_MEMORY:
 		if (emit->probe->space)
 			filter_space(emit);
 		if (emit->probe->access)
@@ -275,10 +296,7 @@ static int time_key(struct emit *emit) {
 	emit_store(emit, BPF_REG_10, place, BPF_REG_0);
 	emit_thread_number(emit);
 	emit_store(emit, BPF_REG_10, place + 8, BPF_REG_0);
-	emit_load(emit, BPF_REG_0, BPF_REG_6, CTX_LAUNCH);
-	emit_store(emit, BPF_REG_10, place + 16, BPF_REG_0);
-	emit_load(emit, BPF_REG_0, BPF_REG_6, CTX_KERNEL);
-	emit_store(emit, BPF_REG_10, place + 24, BPF_REG_0);
+	emit_launch_key(emit, place + 16);
 	return place;
 }
 

@@ -5,8 +5,6 @@
 
 #include "evaluate.h"
 
-/* A copy of a text that lives as long as the body runs: what it came from may change meanwhile. */
-const char *evaluator_keep(struct evaluator *evaluator, const char *text);
 /* What later items need of this one: how a kernel was launched, when its GPU had work last. */
 void item_note(struct evaluator *evaluator, const struct trace_item *item);
 bool item_fits(struct evaluator *evaluator, const struct probe *probe,

@@ -5,6 +5,7 @@
  * in eBPF, so that a script means the same on both sides.
  */
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,7 +58,7 @@ const char *evaluator_keep(struct evaluator *evaluator, const char *text) {
 	return memcpy(kept->text, text, n);
 }
 
-static void forget_texts(struct evaluator *evaluator) {
+void evaluator_forget(struct evaluator *evaluator) {
 	struct kept_text *next;
 
 	for (; evaluator->texts; evaluator->texts = next) {
@@ -76,7 +77,7 @@ void evaluator_deinit(struct evaluator *evaluator) {
 	free(evaluator->launched);
 	free(evaluator->busy);
 	store_key_deinit(&evaluator->key);
-	forget_texts(evaluator);
+	evaluator_forget(evaluator);
 }
 
 static struct value number(int64_t value) {
@@ -159,14 +160,33 @@ static struct value evaluate_binary(struct frame *frame, const struct node *node
 	if (node->op == OP_EITHER && a.number)
 		return number(1);
 	b = evaluate(frame, node->b);
+	if (node->a->type == TYPE_FLOAT)
+		return number(operate_float(node->op, a.number, b.number));
 	if (a.type == TYPE_TEXT)
 		return number(!strcmp(a.text, b.text) == (node->op == OP_EQ));
 	return number(operate(node->op, a.number, b.number));
 }
 
+/* f32() and its like, isnan() and isinf(). */
+static struct value evaluate_float(struct frame *frame, const struct node *node) {
+	const int64_t bits = evaluate(frame, node->a).number;
+
+	switch (node->builtin->id) {
+	case BUILTIN_ISNAN:
+		return number(float_is_nan(bits));
+	case BUILTIN_ISINF:
+		return number(isinf(float_real(bits)) != 0);
+	default:
+		return number(float_of(node->builtin->id, bits));
+	}
+}
+
 static struct value evaluate(struct frame *frame, const struct node *node) {
 	switch (node->kind) {
+	case NODE_CALL:
+		return evaluate_float(frame, node);
 	case NODE_NUMBER:
+	case NODE_FLOAT:
 		return number(node->number);
 	case NODE_STRING:
 		return (struct value){ .type = TYPE_TEXT, .text = node->text };
@@ -209,6 +229,7 @@ static void assign_map(struct frame *frame, const struct node *node) {
 		frame->evaluator->failed |= !store_set_text(entry, value.text);
 	else
 		entry->sum = node->op ? operate(node->op, entry->sum, value.number) : value.number;
+	frame->evaluator->changed[map_index(frame, node->a)] = true;
 }
 
 static void assign(struct frame *frame, const struct node *node) {
@@ -244,6 +265,12 @@ static void print_map(struct evaluator *evaluator, size_t i, size_t top, int64_t
 static void clear_map(struct evaluator *evaluator, size_t i, bool keep) {
 	struct store *host = &evaluator->host[i], *base = &evaluator->base[i];
 
+	if (!evaluator->refresh) { /* there is nothing to come: all of it is the host's */
+		evaluator->failed |= !store_merge(host, &evaluator->gpu[i], false) ||
+				     !store_merge(host, base, true);
+		store_clear(&evaluator->gpu[i]);
+	}
+	evaluator->changed[i] = true;
 	store_clear(base);
 	evaluator->failed |= !store_merge(base, &evaluator->gpu[i], false);
 	for (size_t j = 0; j < base->entries.n; j++)
@@ -263,8 +290,8 @@ static void clear_map(struct evaluator *evaluator, size_t i, bool keep) {
 	}
 }
 
-static void print_format(struct frame *frame, const struct node *call) {
-	const struct node *argument = call->a->next;
+void evaluate_format(struct evaluator *evaluator, const struct node *call,
+		     const struct value *values) {
 	const char *at = call->a->text;
 	struct format_piece piece;
 	char *text = NULL;
@@ -272,26 +299,29 @@ static void print_format(struct frame *frame, const struct node *call) {
 	FILE *out = open_memstream(&text, &n);
 
 	if (!out) {
-		frame->evaluator->failed = true;
+		evaluator->failed = true;
 		return;
 	}
 	while (format_next(&at, &piece)) {
-		struct value value;
-
-		if (piece.kind == FORMAT_TEXT) {
+		if (piece.kind == FORMAT_TEXT)
 			fwrite(piece.text, 1, piece.n, out);
-			continue;
-		}
-		value = evaluate(frame, argument);
-		argument = argument->next;
-		if (piece.kind == FORMAT_STRING)
-			fprintf(out, "%*s", piece.width, value.text);
+		else if (piece.kind == FORMAT_STRING)
+			fprintf(out, "%*s", piece.width, (values++)->text);
 		else
-			format_number(out, &piece, value.number);
+			format_number(out, &piece, (values++)->number);
 	}
 	fclose(out);
-	show_output(&frame->evaluator->show, "printf", text ? text : "", n);
+	show_output(&evaluator->show, "printf", text ? text : "", n);
 	free(text);
+}
+
+static void print_format(struct frame *frame, const struct node *call) {
+	struct value values[SCRIPT_VALUES_MAX];
+	size_t n = 0;
+
+	for (const struct node *value = call->a->next; value; value = value->next)
+		values[n++] = evaluate(frame, value);
+	evaluate_format(frame->evaluator, call, values);
 }
 
 static void print_time(struct evaluator *evaluator, const struct node *call) {
@@ -439,6 +469,19 @@ static void run(struct frame *frame, const struct node *list) {
 	}
 }
 
+void evaluate_share(struct evaluator *evaluator) {
+	const struct store_key none = {};
+
+	for (size_t i = 0; evaluator->share && i < evaluator->script->n_maps; i++) {
+		const struct store_entry *entry = store_find(&evaluator->host[i], &none);
+
+		if (!evaluator->changed[i] || !map_is_shared(&evaluator->script->maps[i]))
+			continue;
+		evaluator->changed[i] = false;
+		evaluator->share(evaluator->userdata, i, entry ? entry->sum : 0);
+	}
+}
+
 void evaluate_probe(struct evaluator *evaluator, const struct clause *clause,
 		    const struct event *event) {
 	struct frame frame = { .evaluator = evaluator, .event = event };
@@ -446,7 +489,8 @@ void evaluate_probe(struct evaluator *evaluator, const struct clause *clause,
 	evaluator->refreshed = false;
 	if (!clause->predicate || evaluate(&frame, clause->predicate).number)
 		run(&frame, clause->body);
-	forget_texts(evaluator);
+	evaluate_share(evaluator);
+	evaluator_forget(evaluator);
 }
 
 void evaluate_kind(struct evaluator *evaluator, enum probe_kind kind, uint64_t nsecs) {

@@ -25,7 +25,10 @@ struct evaluator {
 	struct store base[SCRIPT_MAPS_MAX]; /* what was there when the map was cleared */
 	/* Fills in gpu. Called at most once a body; NULL: nothing is on the GPU. */
 	void (*refresh)(void *userdata);
+	/* Gives the GPU what the host has set; NULL: nothing is on the GPU. */
+	void (*share)(void *userdata, size_t map, int64_t number);
 	void *userdata;
+	bool changed[SCRIPT_MAPS_MAX]; /* maps that are shared: since they were */
 	bool exited; /* by exit() */
 	int status;
 	bool failed; /* no memory: the results are not complete */
@@ -50,8 +53,16 @@ void evaluator_deinit(struct evaluator *evaluator);
 void evaluate_kind(struct evaluator *evaluator, enum probe_kind kind, uint64_t nsecs);
 void evaluate_probe(struct evaluator *evaluator, const struct clause *clause,
 		    const struct event *event);
+/* Gives the GPU what has been set for it. */
+void evaluate_share(struct evaluator *evaluator);
 /* Runs all probes that an item is an event of. */
 void evaluate_item(struct evaluator *evaluator, const struct trace_item *item, uint64_t nsecs);
+/* A copy of a text that lives until evaluator_forget(), which the end of a body calls. */
+const char *evaluator_keep(struct evaluator *evaluator, const char *text);
+void evaluator_forget(struct evaluator *evaluator);
+/* Prints what a printf() says, with values in place of its arguments. */
+void evaluate_format(struct evaluator *evaluator, const struct node *call,
+		     const struct value *values);
 /* Prints all maps that have something in them. */
 void evaluate_print_all(struct evaluator *evaluator);
 /* Elements that were lost, for want of room. */

@@ -273,6 +273,7 @@ static int step(struct follow *follow) {
 	} else if (poll(&signals, 1, timeout) > 0) {
 		take_signals(follow);
 	}
+	gpu_print(&follow->gpu, follow->options->rate, false);
 	if (follow->stream && monotonic_now() > follow->replied_at + WINDOW)
 		return trace_stream_result(trace_stream_finish(follow->stream));
 	return CTL_OK;
@@ -310,9 +311,23 @@ static int run(struct follow *follow) {
 }
 
 /* What could not be counted, in the same output. Returns whether there was something. */
+static bool tell_lost_lines(const struct follow *follow) {
+	uint64_t over, lost;
+
+	gpu_print_lost(&follow->gpu, &over, &lost);
+	if (over)
+		ctl_tell("%" PRIu64 " lines of printf() were left out: more than %" PRId64
+			 " in a second (--rate)",
+			 over, follow->options->rate);
+	if (lost)
+		ctl_tell("%" PRIu64 " lines of printf() were lost: there was no room for them",
+			 lost);
+	return over || lost;
+}
+
 static bool tell_lost(struct follow *follow) {
 	struct trace_stream_state state = {};
-	bool lost = false;
+	bool lost = tell_lost_lines(follow);
 
 	if (follow->stream)
 		trace_stream_state(follow->stream, &state);
@@ -349,8 +364,11 @@ static int finish(struct follow *follow) {
 	struct evaluator *evaluator = &follow->evaluator;
 	const bool exited = evaluator->exited;
 
-	if (follow->gpu.attached)
+	if (follow->gpu.attached) {
+		gpu_print(&follow->gpu, follow->options->rate, true);
 		gpu_refresh(&follow->gpu);
+	}
+	evaluator->share = NULL;
 	evaluator->refresh = NULL; /* what END prints is what was there then */
 	evaluator->exited = false;
 	evaluate_kind(evaluator, PROBE_END, monotonic_now());
@@ -395,8 +413,11 @@ static int prepare(struct follow *follow) {
 		r = gpu_attach(&follow->gpu, follow->session.pid ? 0
 					     : follow->child.pid ? follow->child.pid
 								 : (pid_t)options->pid);
-	if (follow->gpu.attached)
+	if (follow->gpu.attached) {
 		follow->evaluator.refresh = gpu_refresh;
+		follow->evaluator.share = gpu_share;
+		evaluate_share(&follow->evaluator); /* what BEGIN has set */
+	}
 	if (!r && follow->script->needs_trace && !follow->evaluator.exited)
 		r = trace_begin(follow);
 	return r;

@@ -11,6 +11,7 @@ enum format_kind {
 	FORMAT_TEXT, /* as it is; of %% one % */
 	FORMAT_NUMBER, /* %d and its like */
 	FORMAT_STRING, /* %s */
+	FORMAT_FLOAT, /* %f %e %g */
 	FORMAT_WRONG,
 };
 
@@ -20,7 +21,7 @@ struct format_piece {
 	enum format_kind kind;
 	const char *text; /* of a conversion: from its % on */
 	size_t n;
-	char letter; /* of a conversion: d, u, x, X, o or s */
+	char letter; /* of a conversion: d, u, x, X, o, s, f, e or g */
 	int width; /* 0: none; negative: on the left */
 	bool zeros; /* %08d */
 };
@@ -47,6 +48,7 @@ static inline bool format_next(const char **atp, struct format_piece *piece) {
 	piece->width = left ? -piece->width : piece->width;
 	at += strspn(at, "l");
 	piece->kind = *at && strchr("diuxXo", *at) ? FORMAT_NUMBER
+		      : *at && strchr("feg", *at)  ? FORMAT_FLOAT
 		      : *at == 's'                 ? FORMAT_STRING
 						   : FORMAT_WRONG;
 	piece->letter = *at == 'i' ? 'd' : *at;

@@ -18,6 +18,7 @@
 #include "lib/base64.h"
 #include "lib/json.h"
 #include "lib/varlink/varlink-json.h"
+#include "operate.h"
 
 /* ---- attaching ---- */
 
@@ -63,6 +64,8 @@ static void note_ids(struct gpu *gpu) {
 			if (!strcmp(its, name))
 				gpu->ids[j] = json_int_of(map, "id");
 		}
+		if (!strcmp(its, CODE_PRINT_MAP))
+			gpu->print_id = json_int_of(map, "id");
 		if (!strcmp(its, CODE_LOST_MAP))
 			gpu->ids[SCRIPT_MAPS_MAX] = json_int_of(map, "id");
 	}
@@ -87,6 +90,7 @@ int gpu_attach(struct gpu *gpu, pid_t pid) {
 }
 
 void gpu_detach(struct gpu *gpu) {
+	gpu_print_deinit(gpu);
 	attached_free(gpu->ctl, gpu->attached);
 	json_object_put(gpu->kernels);
 	json_object_put(gpu->lines);
@@ -119,61 +123,109 @@ static void ask_kernels(struct gpu *gpu) {
 static const char *kernel_name(struct gpu *gpu, const char *hex) {
 	if (!gpu->kernels || !json_member(gpu->kernels, hex))
 		ask_kernels(gpu);
-	return json_member(gpu->kernels, hex) ? ctl_string(gpu->kernels, hex) : hex;
+	if (!json_member(gpu->kernels, hex))
+		json_add_text(gpu->kernels, hex, hex);
+	return ctl_string(gpu->kernels, hex);
 }
 
-/* file:line, or the text of the instruction. */
-static const char *line_name(struct gpu *gpu, const char *hex) {
-	struct varlink_reply reply;
-	json_object *instruction, *list;
-	char text[1024];
+/* What an instruction moves, by the last part of its name in PTX: st.global.v2.f32. */
+static void type_of(const char *text, char type[static 16]) {
+	const size_t n = strcspn(text, " ;");
+	const char *last = text;
 
-	if (!gpu->lines)
-		gpu->lines = json_object_new_object();
-	if (json_member(gpu->lines, hex))
-		return ctl_string(gpu->lines, hex);
+	for (const char *c = text; c < text + n; c++)
+		if (*c == '.')
+			last = c + 1;
+	snprintf(type, 16, "%.*s", (int)(text + n - last), last);
+	if (!strchr("bsuf", *type) || type[strspn(type, "bsufx0123456789")] ||
+	    !strpbrk(type, "0123456789"))
+		strcpy(type, "?");
+}
+
+/* Asks for what is known of an instruction: its line, or its text; its kernel; its type. */
+static json_object *ask_instruction(struct gpu *gpu, const char *hex) {
+	json_object *known = json_object_new_object(), *instruction = NULL, *list;
+	struct varlink_reply reply = {};
+	char text[1024], type[16] = "?";
+
 	snprintf(text, sizeof(text), "%s", hex);
 	if (!ctl_call(gpu->ctl, "ShowKernel",
 		      varlink_json_pack("instruction", json_object_new_string(hex), NULL), hex,
 		      CTL_TIMEOUT_MS, &reply)) {
 		list = json_member(reply.parameters, "instructions");
 		instruction = json_length_of(list) ? json_object_array_get_idx(list, 0) : NULL;
-		if (instruction && json_member(instruction, "file"))
-			snprintf(text, sizeof(text), "%s:%" PRId64, ctl_string(instruction, "file"),
-				 json_int_of(instruction, "line"));
-		else if (instruction)
-			snprintf(text, sizeof(text), "%s", ctl_string(instruction, "text"));
-		varlink_reply_deinit(&reply);
 	}
-	json_add_text(gpu->lines, hex, text);
-	return ctl_string(gpu->lines, hex);
+	if (instruction && json_member(instruction, "file"))
+		snprintf(text, sizeof(text), "%s:%" PRId64, ctl_string(instruction, "file"),
+			 json_int_of(instruction, "line"));
+	else if (instruction)
+		snprintf(text, sizeof(text), "%s", ctl_string(instruction, "text"));
+	if (instruction)
+		type_of(ctl_string(instruction, "text"), type);
+	json_add_text(known, "line", text);
+	json_add_string(known, "type", type);
+	json_add_text(known, "insn", instruction ? ctl_string(instruction, "text") : hex);
+	json_add_text(known, "kernel", instruction ? ctl_string(instruction, "kernel") : "?");
+	varlink_reply_deinit(&reply);
+	return known;
+}
+
+static const char *instruction_name(struct gpu *gpu, enum type type, const char *hex) {
+	unsigned int failures = 0;
+	json_object *known;
+	char *name;
+
+	if (!gpu->lines)
+		gpu->lines = json_object_new_object();
+	known = json_member(gpu->lines, hex);
+	if (!known) {
+		known = ask_instruction(gpu, hex);
+		name = demangle(ctl_string(known, "kernel"), &failures);
+		if (name)
+			json_add_text(known, "kernel", name);
+		free(name);
+		json_add(gpu->lines, hex, known);
+	}
+	return ctl_string(known, type == TYPE_LINE        ? "line"
+				 : type == TYPE_LINE_INSN ? "insn"
+				 : type == TYPE_LINE_TYPE ? "type"
+							  : "kernel");
 }
 
 /* ---- reading ---- */
 
-static uint64_t word_at(const unsigned char *bytes, size_t i) {
+static uint64_t value_word(const unsigned char *bytes, size_t i) {
 	uint64_t word;
 
 	memcpy(&word, bytes + 8 * i, sizeof(word));
 	return le64toh(word);
 }
 
-static void add_key(struct gpu *gpu, struct store_key *key, enum type type, uint64_t word) {
-	struct value value = { .type = TYPE_NUMBER, .number = (int64_t)word };
+const char *gpu_id_name(struct gpu *gpu, enum type type, uint64_t id) {
 	char hex[17];
 
-	snprintf(hex, sizeof(hex), "%016" PRIx64, word);
-	if (type == TYPE_KERNEL || type == TYPE_LINE)
-		value = (struct value){ .type = TYPE_TEXT,
-					.text = type == TYPE_KERNEL ? kernel_name(gpu, hex)
-								    : line_name(gpu, hex) };
+	snprintf(hex, sizeof(hex), "%016" PRIx64, id);
+	return type == TYPE_KERNEL ? kernel_name(gpu, hex) : instruction_name(gpu, type, hex);
+}
+
+static void add_key(struct gpu *gpu, struct store_key *key, enum type type, uint64_t word) {
+	struct value value = { .type = TYPE_NUMBER, .number = (int64_t)word };
+
+	if (type >= TYPE_KERNEL)
+		value = (struct value){ .type = TYPE_TEXT, .text = gpu_id_name(gpu, type, word) };
 	store_key_add(key, value);
 }
 
 /* What one element of the GPU's map means for that of the script. */
 static void take_value(struct store *store, struct store_entry *entry, const unsigned char *value,
 		       uint64_t bucket) {
-	const int64_t first = (int64_t)word_at(value, 0);
+	const int64_t first = (int64_t)value_word(value, 0);
+
+	if (map_sums_floats(store->map)) {
+		entry->real += float_real(first);
+		entry->count += store->map->kind == MAP_SUM ? 1 : (int64_t)value_word(value, 1);
+		return;
+	}
 
 	switch (store->map->kind) {
 	case MAP_HIST:
@@ -190,11 +242,12 @@ static void take_value(struct store *store, struct store_entry *entry, const uns
 	case MAP_AVG:
 	case MAP_STATS:
 		entry->sum += first;
-		entry->count += (int64_t)word_at(value, 1);
+		entry->count += (int64_t)value_word(value, 1);
 		break;
 	case MAP_MIN:
 	case MAP_MAX:
-		store_take(store, entry, first);
+		store_take(store, entry,
+			   store->map->value == TYPE_FLOAT ? float_unorder(first) : first);
 		break;
 	default: /* what is 0 is there, too */
 		entry->sum += first;
@@ -218,9 +271,9 @@ static bool take_entry(struct gpu *gpu, struct store *store, const unsigned char
 	    (!array && n_key != 8 * words))
 		return false;
 	if (code_map_has_bucket(map))
-		bucket = array ? le32toh(index) : word_at(key, map->n_keys);
+		bucket = array ? le32toh(index) : value_word(key, map->n_keys);
 	for (size_t i = 0; i < map->n_keys; i++)
-		add_key(gpu, &keys, map->gpu_keys[i], word_at(key, i));
+		add_key(gpu, &keys, map->gpu_keys[i], value_word(key, i));
 	entry = store_add(store, &keys);
 	store_key_deinit(&keys);
 	if (entry)
@@ -245,9 +298,9 @@ static bool take_json(struct gpu *gpu, struct store *store, json_object *element
 		const uint32_t which = (uint32_t)key[0] | (uint32_t)key[1] << 8;
 
 		if (which < SCRIPT_MAPS_MAX)
-			gpu->evaluator->gpu[which].lost = word_at(value, 0);
+			gpu->evaluator->gpu[which].lost = value_word(value, 0);
 		if (which == gpu->script->n_maps)
-			gpu->unknown_starts = word_at(value, 0);
+			gpu->unknown_starts = value_word(value, 0);
 	}
 	free(key);
 	free(value);
@@ -301,11 +354,32 @@ void gpu_refresh(void *userdata) {
 	struct gpu *gpu = userdata;
 
 	for (size_t i = 0; i < gpu->script->n_maps; i++) {
-		if (!gpu->ids[i])
+		if (!gpu->ids[i] || !gpu->script->maps[i].gpu_writes.line)
 			continue;
 		store_clear(&gpu->evaluator->gpu[i]);
 		read_map(gpu, gpu->ids[i], &gpu->evaluator->gpu[i]);
 	}
 	if (gpu->ids[SCRIPT_MAPS_MAX])
 		read_map(gpu, gpu->ids[SCRIPT_MAPS_MAX], NULL);
+}
+
+void gpu_share(void *userdata, size_t map, int64_t number) {
+	json_object *parameters = json_object_new_object();
+	const uint64_t word = htole64((uint64_t)number);
+	const uint32_t index = 0;
+	struct gpu *gpu = userdata;
+	struct varlink_reply reply;
+	char text[32];
+
+	snprintf(text, sizeof(text), "%" PRId64, gpu->ids[map]);
+	json_add_string(parameters, "map", text);
+	base64_encode(text, &index, sizeof(index));
+	json_add_string(parameters, "key", text);
+	base64_encode(text, &word, sizeof(word));
+	json_add_string(parameters, "value", text);
+	if (ctl_call(gpu->ctl, "UpdateMap", parameters, gpu->script->maps[map].name, CTL_TIMEOUT_MS,
+		     &reply))
+		gpu->failed = true;
+	else
+		varlink_reply_deinit(&reply);
 }

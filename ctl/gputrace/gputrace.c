@@ -27,6 +27,8 @@
 #include "lib/varlink/varlink-idl.h"
 #include "options.h"
 
+#define RATE 1000
+
 static const char help[] =
 	"Usage: gputrace [OPTION]... -e PROGRAM [-- CMD [ARGUMENT]...]\n"
 	"       gputrace [OPTION]... FILE [-- CMD [ARGUMENT]...]\n"
@@ -48,6 +50,7 @@ static const char help[] =
 	"  -l, --list            list probes, words, functions and tools; with a probe what it "
 	"stands for\n"
 	"  -v, --verbose         show the programs for the GPU, and what an event costs, first\n"
+	"      --rate=N          print at most N lines a second of printf() on the GPU (1000)\n"
 	"      --dry-run         only check the script\n"
 	"      --emit=FILE       write the eBPF object for the GPU there, and run nothing\n"
 	"      --strict          exit with status 3 if events were lost\n"
@@ -62,6 +65,7 @@ static const char help[] =
 
 enum {
 	OPTION_DRY_RUN = 256,
+	OPTION_RATE,
 	OPTION_EMIT,
 	OPTION_STRICT,
 	OPTION_REQUIRE_VERIFY,
@@ -77,6 +81,7 @@ static const struct option long_options[] = {
 	{ "format", required_argument, NULL, 'f' },
 	{ "list", no_argument, NULL, 'l' },
 	{ "verbose", no_argument, NULL, 'v' },
+	{ "rate", required_argument, NULL, OPTION_RATE },
 	{ "dry-run", no_argument, NULL, OPTION_DRY_RUN },
 	{ "emit", required_argument, NULL, OPTION_EMIT },
 	{ "strict", no_argument, NULL, OPTION_STRICT },
@@ -88,27 +93,11 @@ static const struct option long_options[] = {
 	{},
 };
 
-/* An option that cannot be wrong. False: it is another one. */
-static bool take_simple(struct ctl *ctl, struct options *options, int option) {
+/* Of an option without a letter. Returns -1 to go on, or the exit status. */
+static int take_long_option(struct ctl *ctl, struct options *options, int option) {
 	switch (option) {
-	case 'e':
-		options->program = optarg;
-		break;
-	case 'h':
-		options->help = true;
-		break;
-	case 'k':
-		options->kernel = optarg;
-		break;
-	case 'o':
-		options->output = optarg;
-		break;
-	case 'l':
-		options->list = true;
-		break;
-	case 'v':
-		options->verbose = true;
-		break;
+	case OPTION_RATE:
+		return ctl_number("--rate", optarg, 1, &options->rate);
 	case OPTION_DRY_RUN:
 		options->dry_run = true;
 		break;
@@ -128,19 +117,20 @@ static bool take_simple(struct ctl *ctl, struct options *options, int option) {
 	case OPTION_SOCKET:
 		ctl->socket = optarg;
 		break;
-	default:
-		return false;
+	default: /* getopt has said what is wrong */
+		return CTL_USAGE;
 	}
-	return true;
+	return -1;
 }
 
 /* Of one option. Returns -1 to go on, or the exit status. */
 static int take_option(struct ctl *ctl, struct options *options, int option) {
 	int r = -1;
 
-	if (take_simple(ctl, options, option))
-		return r;
 	switch (option) {
+	case 'e':
+		options->program = optarg;
+		break;
 	case 'c':
 		options->shell[0] = (char *)"sh";
 		options->shell[1] = (char *)"-c";
@@ -150,21 +140,36 @@ static int take_option(struct ctl *ctl, struct options *options, int option) {
 	case 'p':
 		r = ctl_number("-p", optarg, 1, &options->pid);
 		break;
+	case 'k':
+		options->kernel = optarg;
+		break;
 	case 'd':
 		r = ctl_number("-d", optarg, 1, &options->seconds);
 		if (r < 0 && options->seconds > 1000000000)
 			r = ctl_usage("-d: %s seconds are too many", optarg);
+		break;
+	case 'o':
+		options->output = optarg;
 		break;
 	case 'f':
 		options->json = !strcmp(optarg, "json");
 		if (!options->json && strcmp(optarg, "text") != 0)
 			r = ctl_usage("-f: %s is neither text nor json", optarg);
 		break;
+	case 'l':
+		options->list = true;
+		break;
+	case 'v':
+		options->verbose = true;
+		break;
+	case 'h':
+		options->help = true;
+		break;
 	case 'V':
 		puts("gputrace " PROJECT_VERSION);
 		return CTL_OK;
-	default: /* getopt has said what is wrong */
-		return CTL_USAGE;
+	default:
+		return take_long_option(ctl, options, option);
 	}
 	return r;
 }
@@ -369,7 +374,7 @@ static bool has_hung_up(FILE *out) {
 }
 
 int main(int argc, char **argv) {
-	struct options options = {};
+	struct options options = { .rate = RATE };
 	struct ctl ctl = {};
 	int r, error;
 

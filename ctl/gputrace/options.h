@@ -13,6 +13,7 @@ struct options {
 	char *shell[4]; /* -c: what command points to then */
 	int64_t pid; /* -p; 0: none */
 	const char *kernel; /* -k, or NULL */
+	int64_t rate; /* --rate: lines of printf() on the GPU in a second */
 	int64_t seconds; /* -d; 0: until the end */
 	const char *output; /* -o, or NULL */
 	const char *object; /* --emit, or NULL */

@@ -49,7 +49,7 @@ static struct node *operation(struct script *script, enum op op, struct place pl
 }
 
 %token <text> PART "a name" STRING "a string" WORD "a word" LOCAL "a variable" MAP "a map"
-%token <number> NUMBER "a number"
+%token <number> NUMBER "a number" FLOAT "a decimal number"
 %token <op> ASSIGN "+="
 %token END_OF_SCRIPT 0 "the end of the script"
 %token PREDICATE_BEGIN "/" PREDICATE_END "/ {" IF "if" ELSE "else" UNROLL "unroll"
@@ -169,6 +169,7 @@ call: WORD '(' ')' { $$ = tree_node(script, NODE_CALL, @1, $1); }
 arguments: expression | arguments ',' expression { $$ = tree_append($1, $3); };
 
 expression: NUMBER { $$ = tree_number(script, @1, $1); }
+	| FLOAT { $$ = tree_number(script, @1, $1); if ($$) $$->kind = NODE_FLOAT; }
 	| STRING { $$ = tree_node(script, NODE_STRING, @1, $1); }
 	| WORD { $$ = tree_node(script, NODE_WORD, @1, $1); }
 	| LOCAL { $$ = tree_node(script, NODE_LOCAL, @1, $1); }

@@ -87,14 +87,40 @@ struct script *script_new(const char *name, const char *kernel, const char *text
 	return script;
 }
 
+bool map_is_shared(const struct map *map) {
+	return map->host_writes.line && map->gpu_reads.line;
+}
+
+bool map_sums_floats(const struct map *map) {
+	return map->value == TYPE_FLOAT &&
+	       (map->kind == MAP_SUM || map->kind == MAP_AVG || map->kind == MAP_STATS);
+}
+
 size_t map_buckets(const struct map *map) {
 	if (map->kind == MAP_HIST)
-		return SCRIPT_LOG_BUCKETS;
+		return map->value == TYPE_FLOAT ? SCRIPT_FLOAT_BUCKETS : SCRIPT_LOG_BUCKETS;
 	return map->kind == MAP_LHIST && map->step ? (size_t)((map->max - map->min) / map->step) + 2
 						   : 0;
 }
 
+static size_t float_bucket(int64_t bits) {
+	const int exponent = (int)((uint64_t)bits << 1 >> 53) - 1023;
+
+	if ((uint64_t)bits << 1 > UINT64_C(0xffe0000000000000))
+		return 0;
+	if (!((uint64_t)bits << 1))
+		return 2;
+	if (bits < 0)
+		return 1;
+	if (exponent < -SCRIPT_FLOAT_POWER)
+		return 3;
+	return exponent > SCRIPT_FLOAT_POWER ? SCRIPT_FLOAT_BUCKETS - 1
+					     : (size_t)(exponent + SCRIPT_FLOAT_POWER + 4);
+}
+
 size_t map_bucket(const struct map *map, int64_t value) {
+	if (map->kind == MAP_HIST && map->value == TYPE_FLOAT)
+		return float_bucket(value);
 	if (map->kind == MAP_HIST)
 		return value < 0    ? 0
 		       : value == 0 ? 1

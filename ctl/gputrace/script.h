@@ -19,10 +19,16 @@
 #define SCRIPT_LOCALS_MAX 24 /* of one body */
 #define SCRIPT_PARTS_MAX 8 /* of a probe: thread:KERNEL:end has 3 */
 #define SCRIPT_UNROLL_MAX 100
+#define SCRIPT_PRINTS_MAX 64 /* printf() on the GPU */
+#define SCRIPT_LANES_MAX 8 /* any() and its like of one body */
+#define SCRIPT_VALUES_MAX 15 /* of one printf() */
 #define SCRIPT_ROUNDS_MAX 10000 /* of one unroll in another */
 #define SCRIPT_WHILE_MAX 1000000 /* rounds of all while of one run of a body */
 #define SCRIPT_LINEAR_MAX 1000 /* buckets of lhist() */
 #define SCRIPT_LOG_BUCKETS 66 /* of hist(): below 0, 0, and the 64 powers of two */
+#define SCRIPT_FLOAT_BUCKETS \
+	68 /* of hist() of floats: NaN, below 0, 0, tiny, powers of two, huge */
+#define SCRIPT_FLOAT_POWER 31 /* those from 2^-31 up to 2^31 have buckets of their own */
 #define SCRIPT_ERROR_SIZE 512
 
 struct place {
@@ -32,9 +38,13 @@ struct place {
 enum type {
 	TYPE_NONE, /* of what gives no value */
 	TYPE_NUMBER,
+	TYPE_FLOAT, /* the bits of a double: compared, and given to min(), max() and hist() */
 	TYPE_TEXT, /* on the host alone */
 	TYPE_KERNEL, /* on the GPU: a kernel's id, printed as its name */
-	TYPE_LINE, /* on the GPU: an instruction's id, printed as its source line */
+	TYPE_LINE, /* on the GPU: an instruction's id, printed as its source line, */
+	TYPE_LINE_INSN, /* as its text, */
+	TYPE_LINE_KERNEL, /* as the kernel that it is in, */
+	TYPE_LINE_TYPE, /* as the type that it moves: f32 */
 };
 
 enum op {
@@ -64,6 +74,7 @@ enum op {
 
 enum node_kind {
 	NODE_NUMBER,
+	NODE_FLOAT, /* number: the bits of a double */
 	NODE_STRING,
 	NODE_LOCAL, /* $x */
 	NODE_WORD, /* kernel, grid.x, args.bytesize */
@@ -117,10 +128,14 @@ enum probe_kind {
 	PROBE_THREAD,
 	PROBE_BLOCK_LEAD,
 	PROBE_WARP_LEAD,
+	PROBE_WHOLE_GRID,
+	PROBE_WHOLE_BLOCK,
+	PROBE_WHOLE_WARP,
 	PROBE_LINE,
 	PROBE_BLOCK, /* bb: */
 	PROBE_FUNCTION,
 	PROBE_MEMORY, /* mem.thread: */
+	PROBE_WARP_MEMORY, /* mem: */
 	_PROBE_N,
 };
 
@@ -135,6 +150,7 @@ enum script_access {
 };
 
 #define PROBE_ON_GPU(kind) ((kind) >= PROBE_THREAD)
+#define PROBE_IS_MEMORY(kind) ((kind) == PROBE_MEMORY || (kind) == PROBE_WARP_MEMORY)
 
 struct probe {
 	enum probe_kind kind;
@@ -159,6 +175,9 @@ struct clause {
 	struct node *body; /* a list of statements */
 	bool on_gpu;
 	int64_t rounds; /* in which the statement that is checked is repeated; 0: once */
+	bool of_warp; /* its events are of all lanes of a warp */
+	bool in_lane; /* what is checked is of each lane: in any() and its like */
+	size_t n_lanes; /* any() and its like */
 	unsigned int loops; /* while and for around the statement that is checked */
 	size_t n_locals;
 	const char *locals[SCRIPT_LOCALS_MAX];
@@ -188,7 +207,7 @@ struct map {
 	enum type keys[SCRIPT_KEYS_MAX]; /* TYPE_TEXT where the host has TEXT and the GPU an id */
 	enum type gpu_keys[SCRIPT_KEYS_MAX];
 	struct place keys_place;
-	enum type value; /* of a SCALAR: NUMBER or TEXT */
+	enum type value; /* of a SCALAR: NUMBER or TEXT; of an aggregation: NUMBER or FLOAT */
 	int64_t min, max, step; /* LHIST */
 	/* by whom, and where first; line 0: nowhere */
 	struct place host_writes, gpu_writes, host_reads, gpu_reads, cleared, deleted;
@@ -205,6 +224,8 @@ struct script {
 	size_t n_maps;
 	struct map maps[SCRIPT_MAPS_MAX];
 	size_t n_probes;
+	size_t n_prints; /* printf() on the GPU: number of their nodes is the index */
+	const struct node *prints[SCRIPT_PRINTS_MAX];
 	bool needs_trace, needs_gpu, needs_stacks;
 	bool needs_times; /* of kernels, with the trace */
 	struct memory *memory;
@@ -236,7 +257,11 @@ bool script_check(struct script *script);
 struct function;
 bool probe_has_function(const struct probe *probe, const struct function *function);
 
+/* Whether the host sets a word that the GPU reads. */
+bool map_is_shared(const struct map *map);
+/* Whether a map adds up floats. */
+bool map_sums_floats(const struct map *map);
 /* Number of buckets of a histogram. */
 size_t map_buckets(const struct map *map);
-/* The bucket of a value. */
+/* The bucket of a value; of a map of floats its bits. */
 size_t map_bucket(const struct map *map, int64_t value);

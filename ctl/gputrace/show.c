@@ -6,12 +6,14 @@
  */
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "ctl/base/ctl.h"
 #include "ctl/base/histogram.h"
 #include "lib/json.h"
+#include "operate.h"
 #include "show.h"
 
 void show_text(FILE *out, const char *text) {
@@ -70,15 +72,62 @@ static struct histogram_bucket *buckets_of(const struct map *map, const struct s
 	return buckets;
 }
 
+static double float_low(size_t bucket) {
+	return ldexp(1, (int)bucket - 4 - SCRIPT_FLOAT_POWER);
+}
+
+static void put_float_bounds(size_t bucket, char text[static 64]) {
+	static const char *const first[] = { "NaN", "(..., 0)", "[0]" };
+
+	if (bucket < 3)
+		strcpy(text, first[bucket]);
+	else if (bucket == 3)
+		snprintf(text, 64, "(0, %.4g)", float_low(4));
+	else if (bucket == SCRIPT_FLOAT_BUCKETS - 1)
+		snprintf(text, 64, "[%.4g, ...)", float_low(bucket));
+	else
+		snprintf(text, 64, "[%.4g, %.4g)", float_low(bucket), float_low(bucket + 1));
+}
+
+/* Those that are not empty: there are many between 0 and 1. */
+static void put_float_histogram(FILE *out, const uint64_t *buckets, int64_t div) {
+	enum {
+		BAR = 52
+	};
+	uint64_t most = 1;
+
+	for (size_t i = 0; buckets && i < SCRIPT_FLOAT_BUCKETS; i++)
+		most = buckets[i] > most ? buckets[i] : most;
+	for (size_t i = 0; buckets && i < SCRIPT_FLOAT_BUCKETS; i++) {
+		const int bar = (int)((double)buckets[i] / (double)most * BAR);
+		char text[64];
+
+		if (!buckets[i])
+			continue;
+		put_float_bounds(i, text);
+		fprintf(out, "%-24s %8" PRIu64 " |", text, buckets[i] / (uint64_t)div);
+		for (int j = 0; j < BAR; j++)
+			fputc(j < bar ? '@' : ' ', out);
+		fputs("|\n", out);
+	}
+}
+
 static void put_histogram(const struct show *show, const struct map *map,
 			  const struct store_entry *entry, int64_t div) {
-	struct histogram_bucket *buckets = buckets_of(map, entry, div);
+	const bool floats = map->value == TYPE_FLOAT;
+	struct histogram_bucket *buckets = floats ? NULL : buckets_of(map, entry, div);
 
 	fputc('\n', show->out);
+	if (floats)
+		put_float_histogram(show->out, entry->buckets, div);
 	if (buckets)
 		histogram_print(show->out, buckets, map_buckets(map),
 				map->kind == MAP_HIST ? HISTOGRAM_POWERS : HISTOGRAM_NUMBERS);
 	free(buckets);
+}
+
+static double float_average(const struct store_entry *entry) {
+	return entry->count ? entry->real / (double)entry->count : 0;
 }
 
 static void put_entry(const struct show *show, const struct store *store,
@@ -90,6 +139,12 @@ static void put_entry(const struct show *show, const struct store *store,
 		put_histogram(show, store->map, entry, div);
 		return;
 	case MAP_STATS:
+		if (map_sums_floats(store->map)) {
+			fprintf(show->out, " count %" PRId64 ", average %g, total %g\n",
+				entry->count, float_average(entry) / (double)div,
+				entry->real / (double)div);
+			return;
+		}
 		fprintf(show->out, " count %" PRId64 ", average %" PRId64 ", total %" PRId64 "\n",
 			entry->count, (entry->count ? entry->sum / entry->count : 0) / div,
 			entry->sum / div);
@@ -98,6 +153,9 @@ static void put_entry(const struct show *show, const struct store *store,
 		fputc(' ', show->out);
 		if (entry->text)
 			show_text(show->out, entry->text);
+		else if (store->map->value == TYPE_FLOAT)
+			fprintf(show->out, "%g",
+				float_real(float_unorder(store_value(store, entry))) / (double)div);
 		else
 			fprintf(show->out, "%" PRId64, store_value(store, entry) / div);
 		fputc('\n', show->out);
@@ -106,11 +164,48 @@ static void put_entry(const struct show *show, const struct store *store,
 
 /* ---- JSON ---- */
 
+/* JSON has neither infinity nor NaN. */
+static json_object *json_float(double real) {
+	return isfinite(real) ? json_object_new_double(real)
+			      : json_object_new_string(isnan(real) ? "nan"
+						       : real < 0  ? "-inf"
+								   : "inf");
+}
+
+/* What a bucket begins with: nothing of those below 0, "nan" of what is no number. */
+static void add_float_min(json_object *bucket, size_t i) {
+	if (!i)
+		json_add_string(bucket, "min", "nan");
+	else if (i > 1)
+		json_add(bucket, "min", json_float(i < 4 ? 0 : float_low(i)));
+	if (i == 3)
+		json_add(bucket, "max", json_float(float_low(4)));
+}
+
+static json_object *json_floats(const struct store_entry *entry, int64_t div) {
+	json_object *list = json_object_new_array();
+
+	for (size_t i = 0; entry->buckets && i < SCRIPT_FLOAT_BUCKETS; i++) {
+		json_object *bucket;
+
+		if (!entry->buckets[i])
+			continue;
+		bucket = json_append_object(list);
+		add_float_min(bucket, i);
+		json_add_int(bucket, "count", (int64_t)entry->buckets[i] / div);
+	}
+	return list;
+}
+
 static json_object *json_histogram(const struct map *map, const struct store_entry *entry,
 				   int64_t div) {
-	struct histogram_bucket *buckets = buckets_of(map, entry, div);
-	json_object *list = histogram_json(buckets, buckets ? map_buckets(map) : 0);
+	struct histogram_bucket *buckets;
+	json_object *list;
 
+	if (map->value == TYPE_FLOAT)
+		return json_floats(entry, div);
+	buckets = buckets_of(map, entry, div);
+	list = histogram_json(buckets, buckets ? map_buckets(map) : 0);
 	free(buckets);
 	return list;
 }
@@ -126,10 +221,18 @@ static json_object *json_value(const struct store *store, const struct store_ent
 		json_add_text(object, "text", entry->text);
 		return object;
 	}
+	if (store->map->value == TYPE_FLOAT && store->map->kind != MAP_STATS)
+		return json_float(float_real(float_unorder(store_value(store, entry))) /
+				  (double)div);
 	if (store->map->kind != MAP_STATS)
 		return json_object_new_int64(store_value(store, entry) / div);
 	object = json_object_new_object();
 	json_add_int(object, "count", entry->count);
+	if (map_sums_floats(store->map)) {
+		json_add(object, "average", json_float(float_average(entry) / (double)div));
+		json_add(object, "total", json_float(entry->real / (double)div));
+		return object;
+	}
 	json_add_int(object, "average", (entry->count ? entry->sum / entry->count : 0) / div);
 	json_add_int(object, "total", entry->sum / div);
 	return object;

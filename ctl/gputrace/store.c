@@ -2,9 +2,11 @@
 
 /* Elements of maps on the host (store.h), on the hash table of lib/base. */
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "operate.h"
 #include "store.h"
 
 void store_init(struct store *store, const struct map *map) {
@@ -135,6 +137,18 @@ static bool add_bucket(const struct store *store, struct store_entry *entry, siz
 }
 
 bool store_take(struct store *store, struct store_entry *entry, int64_t value) {
+	const bool best = store->map->kind == MAP_MIN || store->map->kind == MAP_MAX;
+
+	if (map_sums_floats(store->map)) {
+		entry->count++;
+		entry->real += float_real(value);
+		return true;
+	}
+	if (best && store->map->value == TYPE_FLOAT) {
+		if (float_is_nan(value))
+			return true;
+		value = float_order(value);
+	}
 	entry->count++;
 	entry->sum = add(entry->sum, value);
 	entry->min = value < entry->min ? value : entry->min;
@@ -157,6 +171,7 @@ static bool merge_entry(struct store *store, struct store_entry *entry,
 
 	entry->count = add(entry->count, sign * other->count);
 	entry->sum = add(entry->sum, (int64_t)((uint64_t)sign * (uint64_t)other->sum));
+	entry->real += subtract ? -other->real : other->real;
 	entry->kept = subtract ? other->kept : entry->kept | other->kept;
 	if (!subtract) {
 		entry->min = other->min < entry->min ? other->min : entry->min;
@@ -193,6 +208,10 @@ bool store_merge_key(struct store *store, const struct store *other, const struc
 }
 
 int64_t store_value(const struct store *store, const struct store_entry *entry) {
+	if (map_sums_floats(store->map))
+		return float_order(float_bits(store->map->kind == MAP_AVG && entry->count
+						      ? entry->real / (double)entry->count
+						      : entry->real));
 	switch (store->map->kind) {
 	case MAP_COUNT:
 	case MAP_HIST:
@@ -213,5 +232,6 @@ bool store_is_zero(const struct store *store, const struct store_entry *entry) {
 	for (size_t i = 0; entry->buckets && i < map_buckets(store->map); i++)
 		if (entry->buckets[i])
 			return false;
-	return !entry->count && !entry->sum && !entry->text;
+	return !entry->count && !entry->sum && !entry->text && !(entry->real < 0) &&
+	       !(entry->real > 0) && !isnan(entry->real);
 }

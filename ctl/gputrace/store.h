@@ -27,6 +27,7 @@ struct store_key {
 
 struct store_entry {
 	struct hash_text key; /* the bytes are the entry's */
+	double real; /* the sum of floats */
 	int64_t count, sum, min, max; /* a SCALAR's number is the sum */
 	char *text; /* of a SCALAR; NULL: none */
 	uint64_t *buckets; /* of a histogram; NULL: all are 0 */
@@ -54,7 +55,8 @@ struct store_entry *store_find(const struct store *store, const struct store_key
 struct store_entry *store_add(struct store *store, const struct store_key *key);
 void store_remove(struct store *store, struct store_entry *entry);
 
-/* One value for an aggregation; of count() it is not looked at. False: no memory. */
+/* One value for an aggregation, of floats its bits; of count() it is not looked at, of min() and
+ * max() NaN is none. False: no memory. */
 bool store_take(struct store *store, struct store_entry *entry, int64_t value);
 bool store_set_text(struct store_entry *entry, const char *text);
 /* Adds what another store of the same map has, or takes it away; then that one says whether what is
@@ -63,7 +65,8 @@ bool store_merge(struct store *store, const struct store *other, bool subtract);
 /* The same for one element; an element that the other one lacks is nothing. */
 bool store_merge_key(struct store *store, const struct store *other, const struct store_key *key,
 		     bool subtract);
-/* The number that an element stands for; of STATS and SCALAR the sum, of histograms the count. */
+/* The number that an element stands for, of floats one that is in order as they are; of STATS and
+ * SCALAR the sum, of histograms the count. */
 int64_t store_value(const struct store *store, const struct store_entry *entry);
 /* Whether nothing was put into an element. */
 bool store_is_zero(const struct store *store, const struct store_entry *entry);

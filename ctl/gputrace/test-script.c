@@ -53,13 +53,36 @@ static const struct {
 	/* probes */
 	{ "thrad:x { }", "1:1: there is no probe thrad:; did you mean thread?" },
 	{ "qqqqqqqqq:x { }", "1:1: there is no probe qqqqqqqqq:; gputrace -l lists the probes" },
-	{ "block:f { }",
-	  "1:1: block: is not in this version; block.lead: sees a block by its first thread" },
+	{ "barrier:f { }",
+	  "1:1: barrier: is not in this version; gpuprobectl attach has kprobe/K@barrier" },
+	{ "mem:f:loud { }", "1:1: mem: \"loud\" cannot stand there; it is "
+			    "mem:KERNEL[:global|shared|local][:load|store|atomic]" },
+	{ "mem:f, mem.thread:f { }",
+	  "1:8: mem: and mem.thread: cannot share a body: events of mem: are "
+	  "of whole warps" },
+	{ "mem:f { @ = sum(addr) }",
+	  "1:17: addr is of one lane: any all sum min max first say of which, as in first(addr)" },
+	{ "mem:f { @ = sum(sum(lanes)) }", "1:21: lanes is of the whole warp, not of one lane" },
+	{ "mem:f { @ = sum(any(all(addr))) }", "1:21: all() cannot stand in another one of lanes" },
+	{ "mem.thread:f { @ = sum(any(addr)) }",
+	  "1:24: any() is of all lanes of a warp: mem:KERNEL has it" },
+	{ "mem:f { $x = 1; @ = sum(any($x)) }",
+	  "1:29: $x is not known in each lane: words, numbers and operators are" },
+	{ "mem:f { first(addr) }", "1:9: first() is a value: @x = sum(first(addr))" },
+	{ "mem.thread:f { @ = sum(sectors) }",
+	  "1:24: mem.thread: has no sectors; mem:KERNEL has it" },
+	{ "block:f { @ = sum(lane) }", "1:19: block: has no lane; thread:KERNEL has it" },
+	{ "warp:f { @ = sum(threadid) }", "1:18: warp: has no threadid; thread:KERNEL has it" },
+	{ "grid:f:end { @ = sum(blockid) }", "1:22: grid: has no blockid; thread:KERNEL has it" },
+	{ "grid:f { @ = sum(duration) }", "1:18: grid: has no duration; with :end it is there" },
 	{ "module:lode { }", "1:1: module is written module:load or module:unload" },
 	{ "process:exited { }",
 	  "1:1: process: is of seen, fork, exec or exit, not \"exited\"; did you mean exit?" },
 	{ "process: { @ = sum(args.stat) }",
 	  "1:20: no event of this probe has an argument stat; did you mean status?" },
+	{ "driver:cuLaunchKernelEx { @ = max(args.sharedMemByte) }",
+	  "1:35: no event of this probe has an argument sharedMemByte; did you mean "
+	  "sharedMemBytes?" },
 	{ "idle:x { }", "1:1: idle is written idle:" },
 	{ "launch:f { @ = sum(duration) }",
 	  "1:20: launch: has no duration; with :end it is there" },
@@ -137,16 +160,20 @@ static const struct {
 	{ "launch:f { @a[1,2,3,4,5,6,7,8,9] = count() }", "1:31: a map has at most 8 keys" },
 	{ "END { print(@a) }", "1:13: nothing is put into @a: assign to it, as in @a = count()" },
 	{ "thread:f { @x[1] = 3 } END { printf(\"%d\", @x[1]) }",
-	  "1:43: @x is read here on the host, but set on the GPU at line 1, column 12: this "
-	  "version has no memory for both; aggregate, and let the host print it" },
-	{ "BEGIN { @x = 3 } thread:f /@x/ { }",
-	  "1:28: @x is read here on the GPU, but set on the host at line 1, column 9: this "
-	  "version has no memory for both; aggregate, and let the host print it" },
+	  "1:43: @x is read here on the host, but set on the GPU at line 1, column 12: both "
+	  "can use a map without keys alone; aggregate, and let the host print it" },
+	{ "BEGIN { @x = kernel } thread:f { }",
+	  "1:14: BEGIN: has no kernel; launch:KERNEL has it" },
+	{ "launch:f { @x = kernel } thread:f { @y = sum(@x) }",
+	  "1:46: @x is a text, which the GPU cannot read" },
+	{ "BEGIN { @x[1] = 3 } thread:f /@x[1]/ { }",
+	  "1:31: @x is read here on the GPU, but set on the host at line 1, column 9: both "
+	  "can use a map without keys alone; aggregate, and let the host print it" },
 	{ "BEGIN { @x = 3 } thread:f { @x = 4 }",
 	  "1:9: @x is set on the GPU, too, at line 1, column 29: use two maps" },
-	{ "thread:f { @x = max(lane) } END { clear(@x) }",
-	  "1:41: @x is kept on the GPU: counts, sums and histograms can be cleared there, not "
-	  "max()" },
+	{ "thread:f { @x = max(lane) } interval:s:1 { clear(@x) }",
+	  "1:50: @x is kept on the GPU: counts, sums and histograms can be cleared there, not "
+	  "max(); in END all can" },
 	{ "thread:f { @x *= 3 }",
 	  "1:12: many threads change @x at once: = += -= ++ -- can do that" },
 	{ "launch:f { @x += count() }",
@@ -196,9 +223,11 @@ static const struct {
 	{ "launch:f { $x = 1 + count() }",
 	  "1:21: count() is no value: it stands behind a map and =, as in @x = count()" },
 	{ "launch:f { $x = 1 + exit() }", "1:21: exit() gives no value" },
-	{ "thread:f { printf(\"x\") }",
-	  "1:12: printf() is for probes on the host, such as interval:s:1 and END; a probe on "
-	  "the GPU puts what it has seen into a map" },
+	{ "thread:f { printf(\"%s\", lane) }", "1:25: %s is for a text, this is a number: %d" },
+	{ "thread:f { printf(\"%d\", kernel) }", "1:25: %d is for a number, this is a text: %s" },
+	{ "thread:f { time() }", "1:12: time() is for probes on the host, such as interval:s:1 and "
+				 "END; a probe on the GPU "
+				 "puts what it has seen into a map" },
 	{ "launch:f { @ = sum(param(0)) }",
 	  "1:20: param() is for probes on the GPU, such as thread:KERNEL" },
 	{ "thread:f { @ = sum(param(9)) }",
@@ -216,7 +245,41 @@ static const struct {
 	{ "thread:f { @x[1] = 1; delete(@x[1]) }",
 	  "1:23: delete() on the GPU is not in this version" },
 	{ "END { printf(1) }", "1:14: printf() begins with a string: printf(\"format\", ...)" },
-	{ "END { printf(\"%f\", 1) }", "1:14: %f: printf() has %d %u %x %s %%, with a width" },
+	{ "END { printf(\"%q\", 1) }",
+	  "1:14: %q: printf() has %d %u %x %s %f %e %g %%, with a width" },
+	{ "END { printf(\"%f\", 1) }", "1:20: %f is for a float, this is a number: %d" },
+	{ "END { printf(\"%s\", f32(1)) }",
+	  "1:20: %s is for a text, this is a float: %f, %e or %g" },
+	{ "END { printf(\"%d\", 1.5) }",
+	  "1:20: %d is for a number, this is a float: %f, %e or %g" },
+	/* floats */
+	{ "thread:f { $x = f32(1) + 1 }",
+	  "1:17: arithmetic takes integers, this is a float: it can be compared, tested by isnan() "
+	  "and isinf(), and given to sum() avg() min() max() stats() and hist()" },
+	{ "thread:f { @ = lhist(f32(1), 0, 4, 1) }",
+	  "1:22: lhist takes integers, this is a float: it can be compared, tested by isnan() and "
+	  "isinf(), and given to sum() avg() min() max() stats() and hist()" },
+	{ "thread:f /f32(1)/ { }",
+	  "1:11: a predicate takes integers, this is a float: it can be "
+	  "compared, tested by isnan() "
+	  "and isinf(), and given to sum() avg() min() max() stats() and hist()" },
+	{ "thread:f /f32(1) > lane/ { }",
+	  "1:18: a float is compared with a float, or with a number as it is written" },
+	{ "thread:f /isnan(1)/ { }", "1:17: isnan() takes a float, such as f32(value)" },
+	{ "thread:f { @x = f32(1) }",
+	  "1:17: a map keeps floats by sum() avg() min() max() stats() and hist(): @x = max(...)" },
+	{ "thread:f { @[f32(1)] = count() }", "1:14: a float cannot be a key" },
+	{ "thread:f { @ = max(f32(1)); @ = max(1) }",
+	  "1:37: @ was given floats at line 1, column 12" },
+	{ "thread:f { @ = hist(1); @ = hist(f32(1)) }",
+	  "1:34: @ was given integers at line 1, column 12" },
+	{ "thread:f { @m = max(f32(1)) } END { $x = @m }",
+	  "1:42: @m holds floats, which print(@m) shows: it cannot be read" },
+	{ "thread:f { f32(1) }", "1:12: f32() is a value: if (isnan(f32(value)))" },
+	{ "thread:f, mem.thread:f { @[kernel] = count() }",
+	  "1:28: at mem.thread: kernel is known in another way than at thread:; write the body "
+	  "twice" },
+	{ "thread:f { @[type] = count() }", "1:14: thread: has no type; mem.thread:KERNEL has it" },
 	{ "END { printf(\"%d\") }", "1:14: the format has more conversions than there are values" },
 	{ "END { printf(\"%d\", 1, 2) }",
 	  "1:23: the format has fewer conversions than there are values" },
@@ -282,6 +345,22 @@ static const char *const right[] = {
 	"launch:*:end { @ = sum(latency + duration + device) } idle: { @i = sum(duration) }",
 	"process:, process:exit { @[args.exe] = sum(args.status) } module:unload, module:load { }",
 	"thread:f { @x = 3; @c = count() } END { printf(\"%d %d\", @x, @c) }",
+	"mem.thread:* /f32(value) > -0.5 && 1e3 != f64(value)/ { }",
+	"mem.thread:* { $x = f32(value); $y = -1.5; if ($x < $y || isinf(f16(value))) { @[kernel, "
+	"type] = "
+	"max(gputime); @h[line] = hist($x); @m = min(bf16(value >> 16)); } } END { clear(@m); }",
+	"grid:f { @[kernel, launch, grid.x] = sum(param(0)) } block:f:end, warp:f:end { @b[sm] = "
+	"sum(duration + blockid) } warp:* { @w[warp] = count() }",
+	"mem:*:global:load /lanes > 3 && any(value < 0)/ { @[line, insn, kernel] = sum(sectors); "
+	"@b = "
+	"max(bytes + min(addr) - max(addr)); if (isnan(first(f32(value)))) { @s = sum(sum(lane)); "
+	"} }",
+	"BEGIN { @on = 1; } interval:s:1 { @on = !@on; } thread:f /@on/ { @ = count(); }",
+	"thread:f { @s = sum(f32(1)); @a[sm] = avg(f16(lane)); @t = stats(f64(1)); } interval:s:1 "
+	"{ clear(@s); }",
+	"thread:f { printf(\"%s %d %-5x %g\", kernel, lane, sm, f32(1)); } mem.thread:f { "
+	"unroll(2) { printf(\"%s %s\", line, type); } }",
+	"driver:cuLaunchKernelEx { @ = max(args.sharedMemBytes + args.gridDimX) }",
 	"line:a.cu:7 { @ = count() } bb:k:0 { @c = sum(1 ? 2 : 3) }",
 	"copy: { @[func] = sum(bytes) } sync:cuCtxSynchronize { @t = max(duration) }",
 	"mem.thread:*:shared { @ = count() } mem.thread:*:store { @ = count() }",
@@ -376,6 +455,9 @@ static void check_many(const char *before, const char *each, const char *after, 
 }
 
 static void test_many(void **state) {
+	check_many("thread:f { ", "if (%d) { printf(\"x\"); } ", "}", SCRIPT_PRINTS_MAX, NULL);
+	check_many("thread:f { ", "if (%d) { printf(\"x\"); } ", "}", SCRIPT_PRINTS_MAX + 1,
+		   "a script has at most 64 printf() on the GPU");
 	check_many("BEGIN { ", "@m%d = 1; ", "}", SCRIPT_MAPS_MAX, NULL);
 	check_many("BEGIN { ", "@m%d = 1; ", "}", SCRIPT_MAPS_MAX + 1,
 		   "a script has at most 31 maps");
@@ -496,6 +578,31 @@ static void test_operations(void **state) {
 	assert_int_equal(operate_unary(OP_MINUS, INT64_MIN), INT64_MIN);
 }
 
+static void test_floats(void **state) {
+	const int64_t nan = float_of(BUILTIN_F32, 0x7fc00000), one = float_of(BUILTIN_F16, 0x3c00);
+	const struct map map = { .kind = MAP_HIST, .value = TYPE_FLOAT };
+
+	assert_true(float_real(one) == 1 && float_is_nan(nan));
+	assert_true(float_real(float_of(BUILTIN_F16, 0x0001)) == 0x1p-24);
+	assert_true(float_real(float_of(BUILTIN_F16, 0xfbff)) == -65504);
+	assert_true(float_real(float_of(BUILTIN_BF16, 0xc040)) == -3);
+	assert_true(float_real(float_of(BUILTIN_F32, 1)) == 0x1p-149);
+	assert_true(float_real(float_of(BUILTIN_F32, INT64_C(0x1230ff800000))) < -1e308);
+	assert_int_equal(operate_float(OP_NE, nan, nan), 1);
+	assert_int_equal(operate_float(OP_LE, nan, one), 0);
+	assert_int_equal(operate_float(OP_EQ, INT64_MIN, 0), 1); /* both zeros */
+	assert_int_equal(operate_float(OP_LT, float_of(BUILTIN_BF16, 0xff80), INT64_MIN), 1);
+	assert_int_equal(float_unorder(float_order(INT64_MIN | one)), INT64_MIN | one);
+	assert_true(float_order(INT64_MIN | one) < float_order(INT64_MIN | 1));
+	assert_int_equal(map_buckets(&map), SCRIPT_FLOAT_BUCKETS);
+	assert_int_equal(map_bucket(&map, nan), 0);
+	assert_int_equal(map_bucket(&map, INT64_MIN | one), 1);
+	assert_int_equal(map_bucket(&map, INT64_MIN), 2);
+	assert_int_equal(map_bucket(&map, 1), 3);
+	assert_int_equal(map_bucket(&map, one), 35);
+	assert_int_equal(map_bucket(&map, float_of(BUILTIN_F32, 0x7f800000)), 67);
+}
+
 static void test_buckets(void **state) {
 	const struct map log = { .kind = MAP_HIST },
 			 linear = { .kind = MAP_LHIST, .min = -10, .max = 10, .step = 5 };
@@ -531,7 +638,7 @@ int main(void) {
 		cmocka_unit_test(test_code_bounds), cmocka_unit_test(test_object),
 		cmocka_unit_test(test_operations),  cmocka_unit_test(test_buckets),
 		cmocka_unit_test(test_tables),      cmocka_unit_test(test_kernel_option),
-		cmocka_unit_test(test_print),
+		cmocka_unit_test(test_print),       cmocka_unit_test(test_floats),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,7 +7,7 @@
 #include "words.h"
 
 static const struct word words[] = {
-	{ "kernel", WORD_KERNEL, ON(LAUNCH) | ON_KERNEL, 0, TYPE_TEXT, "the kernel's name" },
+	{ "kernel", WORD_KERNEL, ON(LAUNCH) | ON_GPU, 0, TYPE_TEXT, "the kernel's name" },
 	{ "grid", WORD_GRID, ON(LAUNCH) | ON_KERNEL, 0, TYPE_NUMBER, "blocks of the grid" },
 	{ "grid.x", WORD_GRID_X, ON(LAUNCH) | ON_KERNEL, 0, TYPE_NUMBER, NULL },
 	{ "grid.y", WORD_GRID_Y, ON(LAUNCH) | ON_KERNEL, 0, TYPE_NUMBER, NULL },
@@ -16,15 +16,16 @@ static const struct word words[] = {
 	{ "blockdim.x", WORD_BLOCKDIM_X, ON(LAUNCH) | ON_KERNEL, 0, TYPE_NUMBER, NULL },
 	{ "blockdim.y", WORD_BLOCKDIM_Y, ON(LAUNCH) | ON_KERNEL, 0, TYPE_NUMBER, NULL },
 	{ "blockdim.z", WORD_BLOCKDIM_Z, ON(LAUNCH) | ON_KERNEL, 0, TYPE_NUMBER, NULL },
-	{ "blockid", WORD_BLOCKID, ON_KERNEL, 0, TYPE_NUMBER, "the block's number in the grid" },
-	{ "blockid.x", WORD_BLOCKID_X, ON_GPU, 0, TYPE_NUMBER, NULL },
-	{ "blockid.y", WORD_BLOCKID_Y, ON_GPU, 0, TYPE_NUMBER, NULL },
-	{ "blockid.z", WORD_BLOCKID_Z, ON_GPU, 0, TYPE_NUMBER, NULL },
-	{ "threadid", WORD_THREADID, ON_KERNEL, 0, TYPE_NUMBER,
+	{ "blockid", WORD_BLOCKID, ON_BLOCKS & ~ON_MEMORY, 0, TYPE_NUMBER,
+	  "the block's number in the grid" },
+	{ "blockid.x", WORD_BLOCKID_X, ON_BLOCKS, 0, TYPE_NUMBER, NULL },
+	{ "blockid.y", WORD_BLOCKID_Y, ON_BLOCKS, 0, TYPE_NUMBER, NULL },
+	{ "blockid.z", WORD_BLOCKID_Z, ON_BLOCKS, 0, TYPE_NUMBER, NULL },
+	{ "threadid", WORD_THREADID, ON_THREADS & ~ON_MEMORY, 0, TYPE_NUMBER,
 	  "the thread's number in its block" },
-	{ "threadid.x", WORD_THREADID_X, ON_GPU, 0, TYPE_NUMBER, NULL },
-	{ "threadid.y", WORD_THREADID_Y, ON_GPU, 0, TYPE_NUMBER, NULL },
-	{ "threadid.z", WORD_THREADID_Z, ON_GPU, 0, TYPE_NUMBER, NULL },
+	{ "threadid.x", WORD_THREADID_X, ON_THREADS, 0, TYPE_NUMBER, NULL },
+	{ "threadid.y", WORD_THREADID_Y, ON_THREADS, 0, TYPE_NUMBER, NULL },
+	{ "threadid.z", WORD_THREADID_Z, ON_THREADS, 0, TYPE_NUMBER, NULL },
 	{ "smem", WORD_SMEM, ON(LAUNCH) | ON_KERNEL, 0, TYPE_NUMBER,
 	  "bytes of dynamic shared memory" },
 	{ "stream", WORD_STREAM, ON(LAUNCH) | ON_CALLS | ON_GPU, 0, TYPE_NUMBER, "its handle" },
@@ -34,18 +35,26 @@ static const struct word words[] = {
 	  "a number that no other launch has; 0 where it is not known" },
 	{ "node", WORD_NODE, ON_GPU, 0, TYPE_NUMBER, "the node of a CUDA graph; 0: in none" },
 	{ "sm", WORD_SM, ON_GPU, 0, TYPE_NUMBER, "the multiprocessor" },
-	{ "warp", WORD_WARP, ON_KERNEL, 0, TYPE_NUMBER, "the warp's number in its block" },
-	{ "lane", WORD_LANE, ON_GPU, 0, TYPE_NUMBER, "the thread's number in its warp" },
-	{ "addr", WORD_ADDR, ON(MEMORY), 0, TYPE_NUMBER, "the address" },
-	{ "value", WORD_VALUE, ON(MEMORY), 0, TYPE_NUMBER, "what is stored; 0 at loads" },
-	{ "bytes", WORD_BYTES, ON(MEMORY) | ON(COPY) | ON(ALLOC), 0, TYPE_NUMBER,
+	{ "warp", WORD_WARP, ON_WARPS & ~ON_MEMORY, 0, TYPE_NUMBER,
+	  "the warp's number in its block" },
+	{ "lane", WORD_LANE, ON_THREADS, 0, TYPE_NUMBER, "the thread's number in its warp" },
+	{ "addr", WORD_ADDR, ON_MEMORY, 0, TYPE_NUMBER, "the address" },
+	{ "lanes", WORD_LANES, ON(WARP_MEMORY), 0, TYPE_NUMBER,
+	  "threads of the warp that take part" },
+	{ "sectors", WORD_SECTORS, ON(WARP_MEMORY), 0, TYPE_NUMBER,
+	  "pieces of 32 bytes that the warp touches" },
+	{ "value", WORD_VALUE, ON_MEMORY, 0, TYPE_NUMBER, "what is stored; 0 at loads" },
+	{ "bytes", WORD_BYTES, ON_MEMORY | ON(COPY) | ON(ALLOC), 0, TYPE_NUMBER,
 	  "of the instruction or call" },
-	{ "line", WORD_LINE, ON(MEMORY), 0, TYPE_TEXT,
+	{ "line", WORD_LINE, ON_MEMORY, 0, TYPE_TEXT,
 	  "file:line, or the instruction where lines are not known" },
-	{ "duration", WORD_DURATION,
-	  ON_CALLS | ON(LAUNCH) | ON(IDLE) | ON(THREAD) | ON(BLOCK_LEAD) | ON(WARP_LEAD),
-	  ON(DRIVER) | ON(LAUNCH) | ON(THREAD) | ON(BLOCK_LEAD) | ON(WARP_LEAD), TYPE_NUMBER,
-	  "nanoseconds" },
+	{ "insn", WORD_INSN, ON_MEMORY, 0, TYPE_TEXT, "the text of the instruction" },
+	{ "type", WORD_TYPE, ON_MEMORY, 0, TYPE_TEXT,
+	  "what the instruction moves, such as f32; ? where that is not known" },
+	{ "gputime", WORD_GPUTIME, ON_GPU, 0, TYPE_NUMBER,
+	  "nanoseconds of the GPU's clock, which is not the host's" },
+	{ "duration", WORD_DURATION, ON_CALLS | ON(LAUNCH) | ON(IDLE) | ON_ENDS,
+	  ON(DRIVER) | ON(LAUNCH) | ON_ENDS, TYPE_NUMBER, "nanoseconds" },
 	{ "latency", WORD_LATENCY, ON(LAUNCH), ON(LAUNCH), TYPE_NUMBER,
 	  "nanoseconds from the launch until the GPU began" },
 	{ "pid", WORD_PID, ON(LAUNCH) | ON_CALLS | ON(PROCESS) | ON(IDLE) | ON_KERNEL, 0,
@@ -75,10 +84,20 @@ static const struct builtin builtins[] = {
 	{ "clear", BUILTIN_CLEAR, 1, 1, MAP_UNKNOWN, true, false, "clear(@map)" },
 	{ "zero", BUILTIN_ZERO, 1, 1, MAP_UNKNOWN, true, false, "zero(@map)" },
 	{ "delete", BUILTIN_DELETE, 1, 1, MAP_UNKNOWN, true, true, "delete(@map[key])" },
-	{ "printf", BUILTIN_PRINTF, 1, 16, MAP_UNKNOWN, true, false, "printf(\"format\", ...)" },
+	{ "printf", BUILTIN_PRINTF, 1, 1 + SCRIPT_VALUES_MAX, MAP_UNKNOWN, true, true,
+	  "printf(\"format\", ...)" },
 	{ "time", BUILTIN_TIME, 0, 1, MAP_UNKNOWN, true, false, "time(\"%H:%M:%S\\n\")" },
 	{ "exit", BUILTIN_EXIT, 0, 1, MAP_UNKNOWN, true, false, "exit(), exit(number)" },
+	{ "any", BUILTIN_ANY, 1, 1, MAP_UNKNOWN, false, true, "any(number)" },
+	{ "all", BUILTIN_ALL, 1, 1, MAP_UNKNOWN, false, true, "all(number)" },
+	{ "first", BUILTIN_FIRST, 1, 1, MAP_UNKNOWN, false, true, "first(number)" },
 	{ "param", BUILTIN_PARAM, 1, 1, MAP_UNKNOWN, false, true, "param(number)" },
+	{ "f16", BUILTIN_F16, 1, 1, MAP_UNKNOWN, true, true, "f16(bits)" },
+	{ "bf16", BUILTIN_BF16, 1, 1, MAP_UNKNOWN, true, true, "bf16(bits)" },
+	{ "f32", BUILTIN_F32, 1, 1, MAP_UNKNOWN, true, true, "f32(bits)" },
+	{ "f64", BUILTIN_F64, 1, 1, MAP_UNKNOWN, true, true, "f64(bits)" },
+	{ "isnan", BUILTIN_ISNAN, 1, 1, MAP_UNKNOWN, true, true, "isnan(float)" },
+	{ "isinf", BUILTIN_ISINF, 1, 1, MAP_UNKNOWN, true, true, "isinf(float)" },
 };
 
 static const struct probe_row probes[] = {
@@ -107,6 +126,12 @@ static const struct probe_row probes[] = {
 	  "the first thread of a block" },
 	{ "warp.lead", PROBE_WARP_LEAD, 2, 3, true, true, "warp.lead:KERNEL[:end]",
 	  "the first thread of a warp" },
+	{ "grid", PROBE_WHOLE_GRID, 2, 3, true, true, "grid:KERNEL[:end]",
+	  "a launch on the GPU: its first block, its last thread" },
+	{ "block", PROBE_WHOLE_BLOCK, 2, 3, true, true, "block:KERNEL[:end]",
+	  "a block: the first of its threads, the last one" },
+	{ "warp", PROBE_WHOLE_WARP, 2, 3, true, true, "warp:KERNEL[:end]",
+	  "a warp: the first of its threads, the last one" },
 	{ "line", PROBE_LINE, 3, 3, false, false, "line:FILE:N",
 	  "a thread at a line of the source" },
 	{ "bb", PROBE_BLOCK, 3, 3, false, true, "bb:KERNEL:N",
@@ -116,6 +141,9 @@ static const struct probe_row probes[] = {
 	{ "mem.thread", PROBE_MEMORY, 2, 4, false, true,
 	  "mem.thread:KERNEL[:global|shared|local][:load|store|atomic]",
 	  "a thread at a memory instruction" },
+	{ "mem", PROBE_WARP_MEMORY, 2, 4, false, true,
+	  "mem:KERNEL[:global|shared|local][:load|store|atomic]",
+	  "a warp at a memory instruction" },
 };
 
 #define FIND(table, wanted)                                                 \
@@ -146,6 +174,20 @@ const struct builtin *builtin_find(const char *name) {
 
 const struct builtin *builtin_at(size_t i) {
 	return AT(builtins, i);
+}
+
+bool builtin_is_of_lanes(const struct builtin *builtin) {
+	switch (builtin->id) {
+	case BUILTIN_ANY:
+	case BUILTIN_ALL:
+	case BUILTIN_FIRST:
+	case BUILTIN_SUM:
+	case BUILTIN_MIN:
+	case BUILTIN_MAX:
+		return true;
+	default:
+		return false;
+	}
 }
 
 const struct probe_row *probe_row_find(const char *name) {

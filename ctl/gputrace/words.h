@@ -36,8 +36,13 @@ enum word_id {
 	WORD_LANE,
 	WORD_ADDR,
 	WORD_VALUE,
+	WORD_LANES, /* of a warp; then two that are of it as well */
+	WORD_SECTORS,
 	WORD_BYTES,
 	WORD_LINE,
+	WORD_INSN,
+	WORD_TYPE, /* that an instruction moves */
+	WORD_GPUTIME,
 	WORD_DURATION,
 	WORD_LATENCY,
 	WORD_PID,
@@ -53,9 +58,16 @@ enum word_id {
 
 #define ON(kind) (1u << PROBE_##kind)
 #define ON_CALLS (ON(DRIVER) | ON(COPY) | ON(SYNC) | ON(ALLOC) | ON(FREE) | ON(MODULE))
-#define ON_KERNEL \
-	(ON(THREAD) | ON(BLOCK_LEAD) | ON(WARP_LEAD) | ON(LINE) | ON(BLOCK) | ON(FUNCTION))
-#define ON_GPU (ON_KERNEL | ON(MEMORY))
+#define ON_KERNEL                                                                            \
+	(ON(THREAD) | ON(BLOCK_LEAD) | ON(WARP_LEAD) | ON(LINE) | ON(BLOCK) | ON(FUNCTION) | \
+	 ON_WHOLE)
+#define ON_WHOLE (ON(WHOLE_GRID) | ON(WHOLE_BLOCK) | ON(WHOLE_WARP))
+#define ON_ENDS (ON(THREAD) | ON(BLOCK_LEAD) | ON(WARP_LEAD) | ON_WHOLE)
+#define ON_MEMORY (ON(MEMORY) | ON(WARP_MEMORY))
+#define ON_GPU (ON_KERNEL | ON_MEMORY)
+#define ON_BLOCKS (ON_GPU & ~ON(WHOLE_GRID)) /* an event in one block, */
+#define ON_WARPS (ON_BLOCKS & ~ON(WHOLE_BLOCK)) /* in one warp, */
+#define ON_THREADS (ON_WARPS & ~ON(WHOLE_WARP)) /* of one thread */
 
 struct word {
 	const char *name;
@@ -85,7 +97,16 @@ enum builtin_id {
 	BUILTIN_PRINTF,
 	BUILTIN_TIME,
 	BUILTIN_EXIT,
+	BUILTIN_ANY,
+	BUILTIN_ALL,
+	BUILTIN_FIRST,
 	BUILTIN_PARAM,
+	BUILTIN_F16,
+	BUILTIN_BF16,
+	BUILTIN_F32,
+	BUILTIN_F64,
+	BUILTIN_ISNAN,
+	BUILTIN_ISINF,
 };
 
 struct builtin {
@@ -99,6 +120,8 @@ struct builtin {
 
 const struct builtin *builtin_find(const char *name);
 const struct builtin *builtin_at(size_t i);
+/* any() all() sum() min() max() first(), which in an expression of mem: are of all lanes. */
+bool builtin_is_of_lanes(const struct builtin *builtin);
 
 struct probe_row {
 	const char *name;

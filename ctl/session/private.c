@@ -164,8 +164,15 @@ void session_tell_unverified(const struct session *session) {
 			 "in processes of yours alone");
 }
 
-bool session_ended(struct session *session) {
-	if (session->pid <= 0 || waitpid(session->pid, NULL, WNOHANG) != session->pid)
+bool session_ended(struct session *session, int wait_ms) {
+	const uint64_t end = monotonic_now() + (uint64_t)wait_ms * UINT64_C(1000000);
+
+	while (session->pid > 0 && waitpid(session->pid, NULL, WNOHANG) != session->pid) {
+		if (monotonic_now() >= end)
+			return false;
+		poll(NULL, 0, STEP_MS);
+	}
+	if (session->pid <= 0)
 		return false;
 	session->pid = 0;
 	ctl_tell("the private daemon ended before the program did: what was counted is lost");

@@ -29,8 +29,9 @@ struct session {
 int session_open(struct session *session, struct ctl *ctl, bool may_start, bool require_verify);
 /* Says that nothing is verified, if so. */
 void session_tell_unverified(const struct session *session);
-/* Whether the private daemon has ended by itself; says so, with what it said last. */
-bool session_ended(struct session *session);
+/* Whether the private daemon has ended by itself, or does within that time; says so, with what it
+ * said last. */
+bool session_ended(struct session *session, int wait_ms);
 /* Ends the private daemon. */
 void session_close(struct session *session);
 

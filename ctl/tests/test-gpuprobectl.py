@@ -456,18 +456,19 @@ class Rest(Case):
     def test_program(self):
         first, second = self.ctl("program", "show", "cuda__count").split("\n\n")
         self.assertEqual(
-            first.splitlines()[:6],
+            first.splitlines()[:7],
             [
                 "cuda__count, attachment 1: entry of gemm?*",
                 "PTX: 1234 bytes, ISA 6.3, sm_52",
                 "local memory of a thread: 16 bytes",
                 "maps: a, b",
+                "registers of a thread: begin, bytes",
                 "ptx engine: yes",
                 "sanitizer engine: yes",
             ],
         )
         self.assertEqual(
-            [line.split() for line in first.splitlines()[6:]],
+            [line.split() for line in first.splitlines()[7:]],
             ["PATCH DEVICE REGISTERS SPILL-STORES SPILL-LOADS STACK".split(), ["entry", "sm_90", "24", "4", "8", "16"]],
         )
         self.assertEqual(

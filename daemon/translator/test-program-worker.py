@@ -79,6 +79,7 @@ def compile(worker, linked, blob, patches=None, **change):
         "input": 0,
         "prefix": "__gpuprobe_o1",
         "maps": maps,
+        "thread": linked["thread"],
         "programs": [{"index": i, "name": p["name"], "insns": p["insns"], "line_info": p["line_info"], "output": n + 1} for n, (i, p) in enumerate(programs)],
     }
     for n in patches or []:
@@ -91,6 +92,29 @@ def compile(worker, linked, blob, patches=None, **change):
     for fd in [source] + outputs:
         os.close(fd)
     return reply, texts
+
+
+def check_thread(worker, read):
+    """Variables of a thread: words behind the context's fields; their names are in the object's types."""
+    linked, blob = link(worker, read("thread"))
+    assert 21 <= linked["thread"] <= 24 and not any("thread" in m["name"] for m in linked["maps"]), linked
+    reply, texts = compile(worker, linked, blob)
+    contexts = {p["name"]: program["context"] for p, program in zip(linked["programs"], reply["programs"])}
+    words = {1024, 1032, 1040}
+    assert len(contexts["only_thread"]) == 1 and set(contexts["only_thread"]) < words, contexts
+    assert contexts["cuda__access"][:2] == [16, 32] and set(contexts["cuda__access"][2:]) == words, contexts
+    assert all(".func  (.param .align 8 .b8 func_retval0[" in text and "local" not in text for text in texts), texts
+    linked, blob = link(worker, read("thread-address"))
+    said, _ = compile(worker, linked, blob, btf=linked["btf"])
+    assert "the address of slot, a variable of a thread, which is a register" in said["message"], said
+    for btf in {"offset": 0, "size": 8}, {"offset": linked["btf"]["offset"], "size": linked["btf"]["size"] - 8}:
+        said, _ = compile(worker, linked, blob, btf=btf)  # types that are none
+        assert "the address of a variable of a thread, which is a register" in said["message"], said
+    for thread in 65, -1, "8":
+        said, _ = compile(worker, linked, blob, thread=thread)
+        assert said["error"] == "internal", said
+    said, _ = compile(worker, linked, blob, thread=0)
+    assert "refers to map 64 of 1" in said["message"], said
 
 
 def check_patches(worker, read):
@@ -208,6 +232,7 @@ def main(path, folder, ptxas=None):
     assert ".visible .const .align 8 .b8 __gpuprobe_process[64];\n" in texts[0], texts[0]
 
     check_patches(worker, read)
+    check_thread(worker, read)
     if ptxas:
         check_ptxas(worker, folder, ptxas)
 

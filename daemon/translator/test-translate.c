@@ -298,6 +298,103 @@ static void test_two_programs(void **state) {
 	translate_result_deinit(&result);
 }
 
+/* An address in the variables of a thread. */
+#define THREAD(d, offset) LD64(d, INSN_PSEUDO_MAP_IDX_VALUE, TRANSLATE_THREAD, offset)
+
+static int translate_thread(const struct bpf_insn *insns, size_t n, uint32_t size,
+			    struct translate_result *result, char **error) {
+	static const struct translate_variable variables[] = { { "begin", 0, 8 },
+							       { "sum", 16, 8 } };
+	const struct translate_program program = {
+		.name = "p",
+		.symbol = "__gpuprobe_o1_p0",
+		.insns = insns,
+		.n_insns = n,
+		.patch = true,
+		.thread = { .size = size, .variables = variables, .n_variables = 2 },
+	};
+
+	*error = NULL;
+	return translate_object(&program, 1, &array8, 1, result, error);
+}
+
+/* Variables of a thread: parameters behind the context's fields, and parts of the result. */
+static void test_thread(void **state) {
+	static const struct bpf_insn sum[] = {
+		LOAD(BPF_DW, 2, 1, 16),
+		THREAD(3, 16),
+		ATOMIC(BPF_DW, BPF_ADD, 3, 2, 0),
+		END,
+	};
+	static const struct bpf_insn nothing[] = { END };
+	struct translate_result result;
+	const struct translate_program_result *p;
+	char *error;
+
+	assert_int_equal(translate_thread(sum, COUNT(sum), 24, &result, &error), TRANSLATE_OK);
+	p = result.programs;
+	assert_int_equal(p->context_count, 2);
+	assert_int_equal(p->context[0], 16);
+	assert_int_equal(p->context[1], POINT_THREAD + 16);
+	assert_non_null(strstr(p->ptx, ".func  (.param .align 8 .b8 func_retval0[16]) "
+				       "__gpuprobe_o1_p0("));
+	assert_int_equal(occurrences(p->ptx, "add.s64"), 1);
+	assert_int_equal(occurrences(p->ptx, "[func_retval0+8], "), 1);
+	assert_int_equal(occurrences(p->ptx, "atom") + occurrences(p->ptx, "red."), 0);
+	assert_int_equal(occurrences(p->ptx, "local"), 0);
+	assert_int_equal(p->maps, 0);
+	assert_false(result.maps[0].used);
+	assert_null(p->patch);
+	assert_string_equal(p->patch_reason, "it has variables of a thread (.thread), which are "
+					     "registers that only PTX can have yet");
+	translate_result_deinit(&result);
+
+	/* a program that uses none is as ever */
+	assert_int_equal(translate_thread(nothing, COUNT(nothing), 24, &result, &error),
+			 TRANSLATE_OK);
+	p = result.programs;
+	assert_int_equal(p->context_count, 0);
+	assert_non_null(strstr(p->ptx, "(.param .b64 func_retval0)"));
+	assert_non_null(p->patch);
+	translate_result_deinit(&result);
+}
+
+static void test_thread_refused(void **state) {
+	static const struct bpf_insn key[] = { THREAD(2, 16), MAP(1, 0), CALL(1), END };
+	static const struct bpf_insn between[] = { THREAD(2, 8), MAP(1, 0), CALL(1), END };
+	static const struct bpf_insn beyond[] = { THREAD(2, 16), LOAD(BPF_DW, 0, 2, 8), EXIT };
+	static const struct {
+		const struct bpf_insn *insns;
+		size_t n;
+		uint32_t size;
+		const char *message;
+	} cases[] = {
+		{ key, COUNT(key), 24,
+		  "program p, instruction 4: a helper cannot take the address of sum, a variable "
+		  "of a thread, which is a register: copy it to a variable of the function" },
+		{ between, COUNT(between), 24,
+		  "program p, instruction 4: a helper cannot take the address of a variable of a "
+		  "thread, which is a register: copy it to a variable of the function" },
+		{ beyond, COUNT(beyond), 24,
+		  "program p, instruction 2: access of 8 bytes at offset 24 of the variables of a "
+		  "thread, which have 24" },
+		{ beyond, COUNT(beyond), 0, "program p, instruction 0: refers to map 64 of 1" },
+	};
+	struct translate_result result;
+	char *error;
+
+	for (size_t i = 0; i < COUNT(cases); i++) {
+		assert_int_equal(translate_thread(cases[i].insns, cases[i].n, cases[i].size,
+						  &result, &error),
+				 TRANSLATE_E_PROGRAM);
+		assert_string_equal(error, cases[i].message);
+		free(error);
+	}
+	assert_int_equal(translate_thread(key, COUNT(key), 8 * POINT_THREAD_WORDS + 1, &result,
+					  &error),
+			 -EINVAL);
+}
+
 static void test_percpu(void **state) {
 	static const struct bpf_insn plain[] = {
 		LOOKUP(0, 0, 3), LOAD(BPF_DW, 1, 0, 0), ADD(1, 1), STORE(BPF_DW, 0, 1, 0), END,
@@ -506,6 +603,88 @@ static void test_half_address_is_not_null(void **state) {
 	if (!strstr(ptx, "setp."))
 		fail_msg("%s", ptx);
 	translate_result_deinit(&result);
+}
+
+/* How `r6` is added to a value, which `count` instructions make of the context. */
+static struct translate_result added(const struct bpf_insn *make, size_t count,
+				     const struct translate_map *map) {
+	static const struct bpf_insn end[] = {
+		LOOKUP(0, 0, 1),
+		ATOMIC(BPF_DW, BPF_ADD, 0, 6, 0),
+		END,
+	};
+	struct bpf_insn insns[32];
+
+	memcpy(insns, make, count * sizeof(*make));
+	memcpy(insns + count, end, sizeof(end));
+	return translated(insns, count + COUNT(end), map, 1);
+}
+
+/* The leader multiplies; nobody sums up over the warp. The place decides, or nothing does. */
+static void check_cheap(const struct bpf_insn *make, size_t count, bool place) {
+	struct translate_result result = added(make, count, &array8);
+	const struct translate_program_result *p = result.programs;
+
+	assert_int_equal(occurrences(p->ptx, "shfl.sync.bfly"), 0);
+	assert_int_equal(occurrences(p->ptx, "popc.b32"), 1);
+	assert_int_equal(occurrences(p->ptx, "red.global.add.u64"), place ? 2 : 1);
+	assert_int_equal(p->context_count && p->context[p->context_count - 1] == POINT_UNIFORM,
+			 place);
+	translate_result_deinit(&result);
+}
+
+#define CHEAP(place, ...)                                               \
+	do {                                                            \
+		static const struct bpf_insn make_[] = { __VA_ARGS__ }; \
+		check_cheap(make_, COUNT(make_), place);                \
+	} while (0)
+
+/* A butterfly over the warp; the place is not asked. */
+static void check_dear(const struct bpf_insn *make, size_t count) {
+	struct translate_result result = added(make, count, &array8);
+	const struct translate_program_result *p = result.programs;
+
+	assert_int_equal(occurrences(p->ptx, "shfl.sync.bfly"), 10);
+	for (uint32_t i = 0; i < p->context_count; i++)
+		assert_int_not_equal(p->context[i], POINT_UNIFORM);
+	translate_result_deinit(&result);
+}
+
+#define DEAR(...)                                                       \
+	do {                                                            \
+		static const struct bpf_insn make_[] = { __VA_ARGS__ }; \
+		check_dear(make_, COUNT(make_));                        \
+	} while (0)
+
+/* What is the same in all lanes takes the path of a literal; what need not be does not. */
+static void test_uniform(void **state) {
+	CHEAP(true, LOAD(BPF_DW, 6, 1, 16)); /* size, or the process */
+	CHEAP(true, LOAD(BPF_DW, 6, 1, 24)); /* space, or the grid */
+	CHEAP(true, LOAD(BPF_DW, 6, 1, 32)); /* kind */
+	CHEAP(true, LOAD(BPF_DW, 6, 1, 0)); /* kernel, or instruction */
+	CHEAP(true, LOAD(BPF_W, 6, 1, 16), LOAD(BPF_DW, 2, 1, 32), ADDR(6, 2), ADD(6, 7));
+	CHEAP(true, LOAD(BPF_DW, 6, 1, 16), STORE(BPF_DW, 10, 6, -32), LOAD(BPF_DW, 6, 10, -32));
+	CHEAP(false, CALL(14), MOVR(6, 0));
+	CHEAP(false, CALL(512), MOVR(6, 0), ADD(6, 1));
+	CHEAP(false, MOVR(1, 10), ADD(1, -24), MOVR(2, 10), ADD(2, -32), MOVR(3, 10), ADD(3, -40),
+	      CALL(504), LOAD(BPF_DW, 6, 10, -32));
+
+	DEAR(LOAD(BPF_DW, 6, 1, 8)); /* address, or the device */
+	DEAR(LOAD(BPF_DW, 6, 1, 40)); /* value */
+	DEAR(LOAD(BPF_DW, 6, 1, 64)); /* a parameter, which a function has in a register */
+	DEAR(CALL(511), MOVR(6, 0));
+	DEAR(CALL(514), MOVR(6, 0)); /* only of the lanes that were together */
+	DEAR(LOAD(BPF_DW, 6, 1, 16), CALL(511), ADDR(6, 0));
+	/* one or the other */
+	DEAR(LOAD(BPF_DW, 6, 1, 16), LOAD(BPF_DW, 7, 1, 24), CALL(511), JEQ0(0, 1), MOVR(6, 7));
+	DEAR(LOAD(BPF_DW, 6, 1, 16), CALL(511), JEQ0(0, 1), ADD(6, 1));
+	DEAR(MOV(6, 1), CALL(511), JEQ0(0, 1), MOV(6, 2));
+	/* a turn of a loop ahead */
+	DEAR(LOAD(BPF_DW, 6, 1, 16), MOVR(7, 6), CALL(511), ADDR(6, 7), ADD(0, -1), JEQ0(0, 1),
+	     INSN(BPF_JMP | BPF_JA, 0, 0, -4, 0));
+	/* in part from elsewhere */
+	DEAR(LOAD(BPF_DW, 6, 1, 16), STORE(BPF_DW, 10, 6, -32), CALL(511), STORE(BPF_B, 10, 0, -32),
+	     LOAD(BPF_DW, 6, 10, -32));
 }
 
 /*
@@ -793,6 +972,23 @@ static void test_local_memory(void **state) {
 	free(error);
 }
 
+/* A number that was never written is some number, the same where it is compared and where it is an
+ * index: the program runs as it stands. */
+static void test_stack_never_written(void **state) {
+	static const struct bpf_insn insns[] = {
+		LOOKUP(0, 0, 4),
+		LOAD(BPF_DW, 1, 10, -64),
+		INSN(BPF_JMP | BPF_JGT | BPF_K, 1, 0, 2, 7),
+		ADDR(0, 1),
+		STOREI(BPF_B, 0, 0, 1),
+		END,
+	};
+	struct translate_result result = translated(insns, COUNT(insns), &array8, 1);
+
+	assert_int_equal(occurrences(result.programs[0].ptx, "st.global.u8"), 1);
+	translate_result_deinit(&result);
+}
+
 /*
  * A text of which a byte was never written is some text. LLVM may not take it for one that cannot
  * be, and leave the call away with what follows.
@@ -1004,6 +1200,8 @@ int main(void) {
 		cmocka_unit_test(test_sharding),
 		cmocka_unit_test(test_sharding_source),
 		cmocka_unit_test(test_two_programs),
+		cmocka_unit_test(test_thread),
+		cmocka_unit_test(test_thread_refused),
 		cmocka_unit_test(test_percpu),
 		cmocka_unit_test(test_layout),
 		cmocka_unit_test(test_unused_map),
@@ -1012,6 +1210,7 @@ int main(void) {
 		cmocka_unit_test(test_stack_in_registers),
 		cmocka_unit_test(test_map_is_not_null),
 		cmocka_unit_test(test_half_address_is_not_null),
+		cmocka_unit_test(test_uniform),
 		cmocka_unit_test(test_constants),
 		cmocka_unit_test(test_unknown_helper),
 		cmocka_unit_test(test_map_is_not_memory),
@@ -1019,6 +1218,7 @@ int main(void) {
 		cmocka_unit_test(test_values_are_read_once),
 		cmocka_unit_test(test_stacks_share),
 		cmocka_unit_test(test_local_memory),
+		cmocka_unit_test(test_stack_never_written),
 		cmocka_unit_test(test_text_never_written),
 		cmocka_unit_test(test_kinds),
 		cmocka_unit_test(test_process),

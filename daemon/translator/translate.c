@@ -222,7 +222,7 @@ static struct codegen_parts find_needs(const struct translation *t,
 	if (result->target >= TRANSLATE_TARGET_CLUSTER)
 		result->isa = TRANSLATE_ISA_CLUSTER;
 	result->process = analysis->process;
-	for (unsigned i = 0; i < TRANSLATE_CONTEXT_FIELDS; i++)
+	for (unsigned i = 0; i < POINT_FIELDS; i++)
 		if (analysis->context >> i & 1)
 			result->context[result->context_count++] = (uint16_t)(8 * i);
 	for (unsigned i = 0; i < POINT_THREAD_WORDS; i++)

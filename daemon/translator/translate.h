@@ -34,6 +34,8 @@ enum {
 #define TRANSLATE_LOCAL_MAX 8192 /* bytes of local memory a thread: two of the largest records */
 
 #define TRANSLATE_CONTEXT_FIELDS 21 /* of 8 bytes: 168 in all, see gpuprobe.bpf.h */
+/* These, POINT_UNIFORM and the words of a thread's variables. */
+#define TRANSLATE_PARAMETERS_MAX (TRANSLATE_CONTEXT_FIELDS + 1 + POINT_THREAD_WORDS)
 
 /* The least PTX ISA and target that a module needs to hold a translated program. */
 #define TRANSLATE_ISA 63
@@ -105,11 +107,11 @@ struct translate_program_result {
 	size_t size; /* strlen(ptx) */
 	unsigned isa, target; /* 63: PTX 6.3; 52: sm_52 */
 	/*
-	 * The fields of the context that it reads, ascending, and the words of the thread's
-	 * variables that it uses (POINT_THREAD): its parameters. The words are part of its result,
-	 * too.
+	 * The fields of the context that it reads, ascending, perhaps POINT_UNIFORM, and the words
+	 * of the thread's variables that it uses (POINT_THREAD): its parameters. The words are part
+	 * of its result, too.
 	 */
-	uint16_t context[TRANSLATE_CONTEXT_FIELDS + POINT_THREAD_WORDS];
+	uint16_t context[TRANSLATE_PARAMETERS_MAX];
 	uint32_t context_count;
 	bool process; /* it refers to __gpuprobe_process */
 	uint64_t maps; /* bit i: map i is used */

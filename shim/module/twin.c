@@ -761,16 +761,41 @@ static struct original *get_library_place(struct original *library, driver_handl
 	return one;
 }
 
-/* The original of a kernel in a context, which may get a twin there; NULL: there is none. */
-static struct original *get_original(const struct twin_shape *shape) {
-	const driver_handle function = shape->function, context = shape->context;
-	struct original *one = context ? handles_original(function, context) : NULL, *place;
+/* The context of a launch, asked once; NULL: it is not known. */
+static driver_handle context_of(struct twin_shape *shape) {
+	const struct driver *driver = driver_own();
+	driver_result result;
+
+	if (shape->context || !driver)
+		return shape->context;
+	if ((uintptr_t)shape->stream > DRIVER_STREAM_SPECIAL_MAX && driver->stream_get_context)
+		result = driver->stream_get_context(shape->stream, &shape->context);
+	else
+		result = driver->ctx_get_current(&shape->context);
+	if (result)
+		shape->context = NULL;
+	return shape->context;
+}
+
+/* The original of the kernel in the context of the launch, or its library, which has no place there
+ * yet; NULL: there is none. Any thread, no lock. */
+static struct original *find_original(struct twin_shape *shape) {
+	struct original *one = handles_original(shape->function, NULL);
+
+	return one && !context_of_original(one)
+		       ? handles_original(shape->function, context_of(shape))
+		       : one;
+}
+
+/* The same with a place, which is made if need be. The maker's. */
+static struct original *get_original(struct twin_shape *shape) {
+	struct original *one = find_original(shape), *place;
 	uint64_t id;
 
 	if (!one || context_of_original(one))
 		return one;
-	place = get_library_place(one, context, shape->stream, &id);
-	if (place && handles_place_add(function, place, context, id))
+	place = get_library_place(one, shape->context, shape->stream, &id);
+	if (place && handles_place_add(shape->function, place, shape->context, id))
 		return place;
 	pthread_mutex_lock(&lock);
 	__atomic_store_n(&one->asked, true, __ATOMIC_RELAXED); /* not at every launch */
@@ -814,31 +839,6 @@ static void look(void) {
 	__atomic_add_fetch(&handles_twin_version, 1, __ATOMIC_RELEASE);
 	for (unsigned i = 0; i < 2; i++)
 		__atomic_store_n(&twin_seen[i], now[i], __ATOMIC_RELEASE);
-}
-
-/* The context of a launch, asked once; NULL: it is not known. */
-static driver_handle context_of(struct twin_shape *shape) {
-	const struct driver *driver = driver_own();
-	driver_result result;
-
-	if (shape->context || !driver)
-		return shape->context;
-	if ((uintptr_t)shape->stream > DRIVER_STREAM_SPECIAL_MAX && driver->stream_get_context)
-		result = driver->stream_get_context(shape->stream, &shape->context);
-	else
-		result = driver->ctx_get_current(&shape->context);
-	if (result)
-		shape->context = NULL;
-	return shape->context;
-}
-
-/* The original of the kernel, or NULL. Any thread, no lock. */
-static const struct original *find_original(struct twin_shape *shape) {
-	const struct original *one = handles_original(shape->function, NULL);
-
-	return one && !context_of_original(one)
-		       ? handles_original(shape->function, context_of(shape))
-		       : one;
 }
 
 /* Is there something to be done before such a launch? */

@@ -26,6 +26,17 @@ MAP(hash1, BPF_MAP_TYPE_GPU_HASH_MAP, __u64, __u64, 1);
 MAP(hash256, BPF_MAP_TYPE_GPU_HASH_MAP, __u64, __u64, 256);
 MAP(hash1m, BPF_MAP_TYPE_GPU_HASH_MAP, __u64, __u64, 1 << 20);
 MAP(accesses, BPF_MAP_TYPE_ARRAY, __u32, __u64, 1);
+MAP(bytes_moved, BPF_MAP_TYPE_ARRAY, __u32, __u64, 1);
+
+struct warp {
+	__u64 begin, duration;
+};
+
+MAP(sched_warps, BPF_MAP_TYPE_GPU_ARRAY_MAP, __u32, struct warp, 1 << 19);
+
+/* In registers of the thread. */
+__u64 begin SEC(".thread");
+__u64 bytes SEC(".thread");
 
 struct event {
 	__u64 time;
@@ -191,6 +202,48 @@ int cuda__ring32(void *ctx) {
 SEC("memcapture/p_memory")
 int cuda__memory(void *ctx) {
 	count(&accesses);
+	return 0;
+}
+
+/* As docs/examples/block_sched.bpf.c. */
+SEC("kprobe/p_sched*")
+int cuda__sched_begin(void *ctx) {
+	if (bpf_get_lane_id() == 0)
+		begin = bpf_get_globaltimer();
+	return 0;
+}
+
+SEC("kretprobe/p_sched*")
+int cuda__sched_end(void *ctx) {
+	struct warp *warp;
+	__u32 key;
+
+	if (!begin)
+		return 0;
+	key = thread_number() / 32;
+	warp = bpf_map_lookup_elem(&sched_warps, &key);
+	if (warp) {
+		warp->begin = begin;
+		warp->duration = bpf_get_globaltimer() - begin;
+	}
+	return 0;
+}
+
+/* As docs/examples/gmem_bytes.bpf.c. */
+SEC("memcapture/p_bytes*")
+int cuda__bytes_access(struct gpuprobe_memory_ctx *ctx) {
+	if (ctx->space == GPUPROBE_SPACE_GLOBAL)
+		bytes += ctx->size;
+	return 0;
+}
+
+SEC("kretprobe/p_bytes*")
+int cuda__bytes_end(void *ctx) {
+	__u32 key = 0;
+	__u64 *sum = bpf_map_lookup_elem(&bytes_moved, &key);
+
+	if (sum)
+		__sync_fetch_and_add(sum, bytes);
 	return 0;
 }
 

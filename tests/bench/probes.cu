@@ -5,7 +5,7 @@
  *
  *   probes CASE [--size THREADS] [--rounds N]     (run under the shim with probes.bpf.o attached)
  *
- * All kernels have the same body. Each sample is one replay of a CUDA graph of some launches; the figure is the median over the
+ * All kernels have the same body, but for those of the cases with _gemm: a product of matrices of 2048 x 2048. Each sample is one replay of a CUDA graph of some launches; the figure is the median over the
  * rounds, in microseconds a launch. Prints one JSON object; "launches" is how often p_CASE ran per size, so that the driver can
  * check that the maps hold what they must.
  */
@@ -53,6 +53,7 @@ __constant__ u64 *hand_threads;
 __constant__ key_value *hand_hash;
 __constant__ ring *hand_rings;
 __constant__ u64 hand_ring_size;
+__device__ ulonglong2 hand_warps[1 << 19];
 
 __device__ __forceinline__ unsigned lane_id()
 {
@@ -220,15 +221,112 @@ HAND(hash1m, hand_increment(i & 0xfffff, 1 << 21))
 HAND(ring32, hand_event())
 KERNEL(h_memory, NOTHING, hand_count(&hand_first), hand_count(&hand_first))
 
+/* What a warp's first lane sees; 16 bytes a warp, stored at the end. */
+__device__ __forceinline__ void hand_warp(u64 begin)
+{
+	if (lane_id() == 0)
+		hand_warps[(blockIdx.x * blockDim.x + threadIdx.x) / 32] = make_ulonglong2(begin, timer() - begin);
+}
+
+/* Adds up what the lanes have. */
+__device__ __forceinline__ void hand_add(slots *slots, u64 value)
+{
+	for (unsigned distance = 16; distance; distance /= 2)
+		value += __shfl_xor_sync(~0u, value, distance);
+	if (lane_id() == 0)
+		atomicAdd(slots->values + (sm_id() & 255) * SLOT_STRIDE, value);
+}
+
+extern "C" __global__ void h_sched(const float *a, const float *b, float *c)
+{
+	size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+	u64 begin = lane_id() == 0 ? timer() : 0;
+
+	c[i] = a[i] + b[i];
+	hand_warp(begin);
+}
+
+extern "C" __global__ void h_bytes(const float *a, const float *b, float *c)
+{
+	size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+	u64 bytes = 3 * sizeof(float);
+
+	c[i] = a[i] + b[i];
+	hand_add(&hand_first, bytes);
+}
+
+PROBED(sched)
+PROBED(bytes)
+
+/* A tile of 32 x 32 a block of 256 threads. Returns the bytes of global memory that the thread has moved. */
+#define GEMM_SIZE 2048
+#define GEMM_THREADS (GEMM_SIZE / 32 * GEMM_SIZE / 32 * 256)
+
+__device__ __forceinline__ u64 gemm(const float *a, const float *b, float *c)
+{
+	__shared__ float left[32][33], right[32][33];
+	unsigned row = blockIdx.x / (GEMM_SIZE / 32) * 32 + threadIdx.x / 32, y = threadIdx.x / 32;
+	unsigned column = blockIdx.x % (GEMM_SIZE / 32) * 32 + threadIdx.x % 32, x = threadIdx.x % 32;
+	float sum[4] = {};
+	u64 bytes = 0;
+
+	for (unsigned at = 0; at < GEMM_SIZE; at += 32) {
+#pragma unroll
+		for (unsigned i = 0; i < 32; i += 8) {
+			left[y + i][x] = a[(row + i) * GEMM_SIZE + at + x];
+			right[y + i][x] = b[(at + y + i) * GEMM_SIZE + column];
+			bytes += 2 * sizeof(float);
+		}
+		__syncthreads();
+#pragma unroll
+		for (unsigned k = 0; k < 32; k++)
+#pragma unroll
+			for (unsigned i = 0; i < 4; i++)
+				sum[i] += left[y + 8 * i][k] * right[k][x];
+		__syncthreads();
+	}
+#pragma unroll
+	for (unsigned i = 0; i < 4; i++) {
+		c[(row + 8 * i) * GEMM_SIZE + column] = sum[i];
+		bytes += sizeof(float);
+	}
+	return bytes;
+}
+
+#define GEMM(NAME)                                                                \
+	extern "C" __global__ void NAME(const float *a, const float *b, float *c) \
+	{                                                                         \
+		gemm(a, b, c);                                                    \
+	}
+GEMM(bare_gemm)
+GEMM(p_sched_gemm)
+GEMM(p_bytes_gemm)
+
+extern "C" __global__ void h_sched_gemm(const float *a, const float *b, float *c)
+{
+	u64 begin = lane_id() == 0 ? timer() : 0;
+
+	gemm(a, b, c);
+	hand_warp(begin);
+}
+
+extern "C" __global__ void h_bytes_gemm(const float *a, const float *b, float *c)
+{
+	hand_add(&hand_first, gemm(a, b, c));
+}
+
 typedef void kernel(const float *, const float *, float *);
 
 static const struct {
 	const char *name;
-	kernel *probed, *hand;
+	kernel *bare, *probed, *hand;
+	size_t threads; /* 0: of many sizes */
 } cases[] = {
-#define CASE(NAME) { #NAME, p_##NAME, h_##NAME }
+#define CASE(NAME) { #NAME, bare, p_##NAME, h_##NAME, 0 }
+#define GEMM_CASE(NAME) { #NAME, bare_gemm, p_##NAME, h_##NAME, GEMM_THREADS }
 	CASE(empty), CASE(entry), CASE(return), CASE(both), CASE(globaltimer), CASE(lookup), CASE(update), CASE(spread),
 	CASE(thread), CASE(hash1), CASE(hash256), CASE(hash1m), CASE(ring32), CASE(memory),
+	CASE(sched), CASE(bytes), GEMM_CASE(sched_gemm), GEMM_CASE(bytes_gemm),
 };
 
 enum { BARE, OURS, HAND_WRITTEN, VARIANTS };
@@ -299,7 +397,7 @@ static char *prepare(const char *name, u64 ring_size)
 /* One size: prints an object. */
 static void measure(size_t which, size_t threads, int rounds, char *host, u64 ring_size)
 {
-	kernel *const variants[VARIANTS] = {bare, cases[which].probed, cases[which].hand};
+	kernel *const variants[VARIANTS] = {cases[which].bare, cases[which].probed, cases[which].hand};
 	int nodes = threads > 1000000 ? (threads > 10000000 ? 10 : 50) : 200, warm = 3;
 	std::vector<float> times[VARIANTS];
 	cudaGraphExec_t exec[VARIANTS];
@@ -359,6 +457,8 @@ int main(int argc, char **argv)
 		fputc('\n', stderr);
 		return 2;
 	}
+	if (cases[which].threads)
+		sizes = {cases[which].threads};
 	CHECK(cudaMalloc(&a, THREADS_MAX * sizeof(float)));
 	CHECK(cudaMalloc(&b, THREADS_MAX * sizeof(float)));
 	CHECK(cudaMalloc(&c, THREADS_MAX * sizeof(float)));

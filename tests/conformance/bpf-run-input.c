@@ -172,6 +172,10 @@ int parse_word(struct test_case *test, const char *word, char **error) {
 		test->unarmed = true;
 		return 0;
 	}
+	if (strcmp(word, "place=uniform") == 0) {
+		test->uniform = true;
+		return 0;
+	}
 	if (strncmp(word, "warps=", 6) == 0) {
 		test->mask = strcmp(word + 6, "whole") == 0 ? UINT32_MAX
 							    : (uint32_t)strtoul(word + 6, NULL, 16);

@@ -18,6 +18,7 @@
  *     prog=HEX [mem=HEX | context=HEX] [map=TYPE:KEY:VALUE:ENTRIES[,OPTION]...]...
  *     [grid=X[xY[xZ]]] [block=X[xY[xZ]]] [want=memory] [warps=whole | warps=MASK] [maps=unarmed]
  *     [thread=BYTES [runs=N]]
+ *     [place=uniform]
  *
  * and is answered by `NAME R0` and, for each map, its contents in hex as a reader sees them
  * (bpf-run.h), and with want=memory the memory after the run; or by `NAME error: ...`. With
@@ -31,6 +32,7 @@
  * warps=whole takes it that the 32 threads of a warp are together wherever the program asks who is,
  * warps=MASK that these lanes are: a driver that runs one thread after the other would say that
  * each is alone, and what warps do would not be tested. For programs in which it is true.
+ * place=uniform says what a pass says of a place (proto/point.h, POINT_UNIFORM).
  */
 
 #include <dlfcn.h>
@@ -96,7 +98,7 @@ struct outcome {
 
 /* What a function of ours takes: fields at these offsets, then words of the thread's variables. */
 struct parameters {
-	uint16_t offsets[TRANSLATE_CONTEXT_FIELDS + POINT_THREAD_WORDS];
+	uint16_t offsets[TRANSLATE_PARAMETERS_MAX];
 	uint32_t n, words;
 };
 
@@ -425,7 +427,7 @@ static int run_collect(struct run *run, struct outcome *outcome, char **error) {
 static int run_launch(struct run *run, char **error) {
 	const struct driver *d = run->driver;
 	const struct test_case *test = run->test;
-	uint8_t arguments[8 * TRANSLATE_CONTEXT_FIELDS] = { 0 };
+	uint8_t arguments[8 * POINT_FIELDS] = { [POINT_UNIFORM] = test->uniform };
 	uint64_t length = test->memory.size, memory;
 	void *function, *parameters[] = { &run->arguments, &run->result, &run->slots };
 	int r;

@@ -31,6 +31,7 @@ struct test_case {
 	bool want_memory;
 	bool unarmed;
 	uint32_t mask; /* of the lanes that are together; 0: the driver knows */
+	bool uniform; /* what the place fixes is the same in all lanes, as a pass says */
 	bool patch, print_ptx;
 };
 

@@ -3,10 +3,10 @@
 """random-programs.py [--patch] BPF_RUN [COUNT [SEED | new]]: programs made at random, run by bpf-run and by the interpreter in bpf.py.
 
 The programs are valid and end: forward branches, counted loops, calls of functions, every arithmetic operation, loads and
-stores of every size on memory and stack at known and unknown offsets, atomics, maps of all kinds, records, the log. Half of them
+stores of every size on memory, stack and variables of a thread at known and unknown offsets, atomics, maps of all kinds, records, the log. Half of them
 have a context, and for memory a global variable. A third of them are run by many threads, which share nothing but what they add
 to; the CPU driver says of half of these that a warp is together. r0, the memory and the maps must agree. A program that differs
-is printed. --patch runs their patch forms. "new" starts at a seed made of the time, so that each run has other programs; of one that
+is printed. --patch runs patch forms, of programs without variables of a thread. "new" starts at a seed made of the time, so that each run has other programs; of one that
 differs the command is printed that repeats it. Exit 77: no CUDA driver.
 """
 
@@ -23,6 +23,7 @@ import run
 REGISTERS = [0, 2, 3, 4, 5, 6, 7]  # r1 is for addresses, r8 counts in loops, r9 is the memory
 MEMORY = 64
 STACK = 64  # bytes below r10 that hold data
+THREAD = 40  # bytes of the variables of a thread
 BINARY = ["+=", "-=", "*=", "/=", "s/=", "%=", "s%=", "|=", "&=", "^=", "<<=", ">>=", "s>>=", "="]
 CONDITIONS = ["==", "!=", ">", ">=", "<", "<=", "s>", "s>=", "s<", "s<=", "&"]
 CONSTANTS = [0, 1, -1, 2, 7, -8, 31, 63, 255, 0x7FFF, 0x7FFFFFFF, -0x80000000]
@@ -30,8 +31,9 @@ SHAPES = [("1", "4"), ("1", "33"), ("2", "5x2"), ("2x1x2", "4"), ("1x3", "2x2x3"
 
 
 class Generator(random_helpers.Helpers):
-    def __init__(self, seed):
+    def __init__(self, seed, patch):
         self.random = random.Random(seed)
+        self.thread = 0 if patch or seed % 4 > 1 else THREAD
         self.labels = 0
         self.functions = []
         self.context = seed % 2 == 1
@@ -94,6 +96,8 @@ class Generator(random_helpers.Helpers):
         r, where = self.random, self.random.choice(["memory", "memory+x", "stack", "stack", "stack+x", "pointer"])
         if store and self.threads > 1:
             where = where.replace("memory", "stack")
+        if self.thread and r.random() < 0.3:
+            return self.thread_place(size)
         room = MEMORY if where.startswith("memory") else STACK
         low = 0 if where.startswith("memory") else -STACK
         step = size if aligned else 1
@@ -112,6 +116,15 @@ class Generator(random_helpers.Helpers):
         if where == "stack+x":
             return index + ["r1 += r10"], "(r1 %s)" % offset(at)
         return self.memory_base(index), "(r1 %s)" % offset(at)
+
+    def thread_place(self, size):
+        """The same in the variables of a thread: inside one word."""
+        r = self.random
+        if r.random() < 0.6:
+            at = 8 * r.randrange(THREAD // 8) + r.randrange(0, 9 - size)
+            return ["r1 = thread + %d ll" % at], "(r1 + 0)"
+        index = ["r1 = r%d" % self.reg(), "r1 &= %d" % (31 & -size), "r5 = thread + 0 ll", "r1 += r5", "r5 = 77"]
+        return index, "(r1 + %d)" % (r.randrange(0, 8 // size + 1) * size)
 
     def field(self):
         """Of the context, or a part of one."""
@@ -273,15 +286,15 @@ class Generator(random_helpers.Helpers):
         return "\n".join(out)
 
 
-def make(seed):
-    g = Generator(seed)
+def make(seed, patch):
+    g = Generator(seed, patch)
     case = run.Case("seed-%d" % seed, "random", seed)
     if g.context:
         case.context = g.random.randbytes(168)
     else:
         case.memory, case.want_memory = g.random.randbytes(MEMORY), True
     case.maps, case.grid, case.block = g.maps, g.blocks, g.block_shape
-    case.text = g.program()
+    case.text, case.thread = g.program(), g.thread
     return case
 
 
@@ -299,7 +312,7 @@ def main():
     mode = [sys.argv.pop(1)] if sys.argv[1] == "--patch" else []
     bpf_run, count, seed = [sys.argv[1]] + mode, int((sys.argv[2:] + ["300"])[0]), (sys.argv[3:] + ["1"])[0]
     seed = int(time.time()) if seed == "new" else int(seed)
-    cases = [make(s) for s in range(seed, seed + count)]
+    cases = [make(s, mode) for s in range(seed, seed + count)]
     failures = left_out = 0
     answers = run_all(bpf_run, cases)
     for case in cases:

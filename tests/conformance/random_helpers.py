@@ -257,7 +257,7 @@ class Helpers:
             ]
         )
 
-    def number(self):
+    def arithmetic_helper(self):
         """Helpers of numbers; and of lanes, where a thread is alone on any driver."""
         r = self.random
         out = ["r1 = r%d" % self.operand(), "r2 = r%d" % self.operand(), "r3 = %d" % r.randrange(7)]
@@ -273,15 +273,29 @@ class Helpers:
         return out + ["call %d" % kind] + self.result()
 
     def helper(self):
-        kinds = [self.hash, self.hash, self.hash, self.map, self.thread_value, self.output, self.record, self.print, self.process, self.number, self.number]
+        kinds = [
+            self.hash,
+            self.hash,
+            self.hash,
+            self.map,
+            self.thread_value,
+            self.output,
+            self.record,
+            self.print,
+            self.process,
+            self.arithmetic_helper,
+            self.arithmetic_helper,
+        ]
         return self.random.choice(kinds)()
 
     def helpers(self):
         """Each map is used; then some helpers again and again, so that maps and rings fill up."""
         r, start = self.random, self.label()
-        out = self.hash(0) + self.hash(1) + self.thread_value() + self.output() + self.print() + self.process() + self.number()
+        out = self.hash(0) + self.hash(1) + self.thread_value() + self.output() + self.print() + self.process() + self.arithmetic_helper()
         out += ["r8 = %d" % (2 if self.threads > 1 else r.choice([3, 10, 30, 150])), start + ":", "r6 *= 31", "r6 += r8"]
-        pool = r.choice([[self.hash, self.hash, self.map], [self.output, self.output, self.record], [self.print, self.output], [self.number], [self.helper]])
+        pool = r.choice(
+            [[self.hash, self.hash, self.map], [self.output, self.output, self.record], [self.print, self.output], [self.arithmetic_helper], [self.helper]]
+        )
         for _ in range(r.randrange(2, 6)):
             out += r.choice(pool)()
         return out + ["r8 -= 1", "if r8 != 0 goto %s" % start]

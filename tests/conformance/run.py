@@ -16,6 +16,7 @@ bpf.py and by BPF_RUN --batch (which needs a libcuda.so.1: NVIDIA's or tests/sim
     .runs N                        each thread runs the program so often; r0 is that of the last
     .whole                         all threads of each warp are together (see bpf-run.c), so that this is tested without a GPU
     .warps MASK                    these lanes are
+    .uniform                       what the place fixes of the context is the same in all lanes, as a pass says (proto/point.h)
     r0 = 1; exit                   the program
     => 0x1 HEX...                  r0, each map's values, the memory
     =+ HEX                         goes on with it
@@ -37,7 +38,7 @@ class Case:
     def __init__(self, name, path, line):
         self.name, self.path, self.line = name, path, line
         self.memory, self.maps, self.grid, self.block = b"", [], "1", "1"
-        self.want_memory = self.unarmed = False
+        self.want_memory = self.unarmed = self.uniform = False
         self.warps = None
         self.thread, self.runs = 0, 1
         self.context = None
@@ -72,6 +73,8 @@ class Case:
             words += ["thread=%d" % self.thread, "runs=%d" % self.runs]
         if self.unarmed:
             words.append("maps=unarmed")
+        if self.uniform:
+            words.append("place=uniform")
         return " ".join(words)
 
     def run_reference(self, backwards):
@@ -126,6 +129,8 @@ def read_cases(path):
                 case.want_memory = True
             elif line == ".unarmed":
                 case.unarmed = True
+            elif line == ".uniform":
+                case.uniform = True
             elif line == ".whole":
                 case.warps = "whole"
             elif line.startswith(".warps "):

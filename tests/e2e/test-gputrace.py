@@ -88,10 +88,44 @@ def test_aggregations():
     equal((found["@add"][()], found["@sub"][()], found["@inc"][()], found["@set"][()]), (2 * len(values), -3 * len(values), len(values), 5))
 
 
+FLOAT_AGGREGATIONS = ("min", "max", "hist", "sum", "avg", "stats")
+FLOAT_BITS = [
+    "0x7fc00000",
+    "0x7f800000",
+    "0xff800000",
+    "0x3f800000",
+    "0x80000000",
+    "0x00000001",
+    "0x7c00",
+    "0x7e00",
+    "0x3c00",
+    "0x83ff",
+    "0x0001",
+    "0xbf80",
+    "0x7fc0",
+    "0x7ff0000000000000",
+]
+
+
+def random_float(chance, depth):
+    bits = chance.choice(FLOAT_BITS) if chance.random() < 0.4 else random_expression(chance, depth - 1)
+    return f"{chance.choice(['f16', 'bf16', 'f32', 'f64'])}({bits})"
+
+
+def random_float_test(chance, depth):
+    one = random_float(chance, depth)
+    if chance.random() < 0.4:
+        return f"{chance.choice(['isnan', 'isinf'])}({one})"
+    other = random_float(chance, depth) if chance.random() < 0.6 else chance.choice(["0", "1", "-1", "0.5", "-1.5e-3", "65504.0"])
+    return f"({one} {chance.choice(['==', '!=', '<', '<=', '>', '>='])} {other})"
+
+
 def random_expression(chance, depth):
     if depth == 0 or chance.random() < 0.2:
         return chance.choice(["$a", "$b", "$c", "$d", str(chance.choice([0, 1, 2, 7, 63, 255, 65536, 2**31, 2**40, 2**62]))])
     kind = chance.random()
+    if kind > 0.85:
+        return random_float_test(chance, depth)
     inner = [random_expression(chance, depth - 1) for _ in range(3)]
     if kind < 0.1:
         return f"({inner[0]} ? {inner[1]} : {inner[2]})"
@@ -107,17 +141,24 @@ def test_same_on_both_sides():
     seed = int(os.environ.get("SEED", time.time_ns() % 1000000))
     chance = random.Random(seed)
     print(f"SEED={seed}")
-    for _ in range(8):
+    for _ in range(6):
         values = [chance.choice([0, 1, -1, 3, -7, 2**63 - 1, -(2**62), chance.getrandbits(40), -chance.getrandbits(20)]) for _ in range(4)]
         begin = "".join(f"${name} = {value}; " for name, value in zip("abcd", values))
-        expressions = [random_expression(chance, 4) for _ in range(15)]
-        sums = {side: "".join(f"@{side}{i} = sum({e}); " for i, e in enumerate(expressions)) for side in "hg"}
+        expressions = [random_expression(chance, 4) for _ in range(9)]
+        floats = [random_float(chance, 3) for _ in FLOAT_AGGREGATIONS]
+        sums = {
+            side: "".join(f"@{side}{i} = sum({e}); " for i, e in enumerate(expressions))
+            + "".join(f"@{side}f{i} = {FLOAT_AGGREGATIONS[i]}({e}); " for i, e in enumerate(floats))
+            for side in "hg"
+        }
         found, err = maps(
             f"BEGIN {{ {begin}{sums['h']} }} thread:vectorAdd /threadid == 0/ {{ {begin}{sums['g']} }}", app=[VEC_ADD, "--threads", "32", "--block", "32"]
         )
         equal(err, "")
         for i, e in enumerate(expressions):
             equal(found.get(f"@g{i}"), found.get(f"@h{i}"), f"SEED={seed} {begin}{e}")
+        for i, e in enumerate(floats):
+            equal(found.get(f"@gf{i}") or {}, found.get(f"@hf{i}") or {}, f"SEED={seed} {begin}{FLOAT_AGGREGATIONS[i]} {e}")
 
 
 def test_loops():
@@ -160,6 +201,36 @@ def test_records():
     check((VEC_ADD,) in found["@exe"], found["@exe"])
 
 
+def test_shared_words():
+    """What the host sets the GPU reads, from the beginning and later; what the GPU sets the host reads."""
+    found, err = maps("BEGIN { @limit = 100; } thread:* /threadid < @limit/ { @n = count(); @last = 7; } END { @seen = @last; }")
+    equal((found["@n"], found["@limit"], found["@seen"], err), ({(): 100 * THREADS // BLOCK * LAUNCHES}, {(): 100}, {(): 7}, ""))
+    out, err = gputrace(
+        "-f",
+        "json",
+        "-e",
+        "thread:* /!@off/ { @n = count(); } thread:* { @all = count(); } interval:ms:50 /@n > 0/ { @off = 1; print(@n); print(@all); }",
+        app=[*APP[:-1], "40", "--sleep-ms", "30"],
+    )
+    printed = [(item["name"], item["entries"][0]["value"]) for item in map(json.loads, out.splitlines())]
+    of_n, of_all = ([value for name, value in printed if name == wanted] for wanted in ("@n", "@all"))
+    check(0 < of_n[-1] < of_all[-1] == 40 * THREADS and of_n[-1] <= of_n[0] + 3 * THREADS, out, err)
+
+
+def test_float_sums():
+    """Of all threads, of both sides, and over intervals that clear them."""
+    script = "thread:* { @s = sum(f32(0x3e800000)); @a = avg(f16(0x3c00)); @t = stats(f64(0x4004000000000000)); } launch:* { @s = sum(f32(0x3f800000)); }"
+    found, err = maps(script)
+    each = THREADS * LAUNCHES
+    equal((found, err), ({"@s": {(): each / 4 + LAUNCHES}, "@a": {(): 1.0}, "@t": {(): {"count": each, "average": 2.5, "total": each * 2.5}}}, ""))
+    out, _ = gputrace("-e", script + " END { clear(@s); }")
+    equal(out, f"\n@a: 1\n\n@t: count {each}, average 2.5, total {each * 2.5:g}\n")
+    out, _ = gputrace(
+        "-f", "json", "-e", "thread:* { @s = sum(f32(0x3e800000)); } interval:ms:20 { print(@s); clear(@s); }", app=[*APP[:-1], "20", "--sleep-ms", "20"]
+    )
+    equal(sum(entry["value"] for line in out.splitlines() for entry in json.loads(line)["entries"]), THREADS * 20 / 4)
+
+
 def test_control():
     found, _ = maps(
         "thread:vectorAdd /!(lane & 1)/ { if (lane < 8) { @if[lane] = count(); } else if (lane < 12) { @elif[lane] = count(); } else { @else = count() }"
@@ -186,6 +257,31 @@ def test_leads_and_durations():
     check(found["@t"][()] > 0 and found["@d"][()]["average"] > 0, found)
 
 
+def test_whole_parts():
+    """Blocks, warps and grids by the first of their threads and the last one, also where the last warp is not full."""
+    blocks, block, launches = 5, 80, 4
+    app = [VEC_ADD, "--threads", str(blocks * block), "--block", str(block), "--launches", str(launches)]
+    found = {}
+    for script in (
+        "block:* { @b[blockid] = count(); } block:*:end { @be[blockid] = stats(duration); }",
+        "warp:* { @w[warp] = count(); } warp:*:end { @we[warp] = stats(duration); }",
+        "grid:* { @g[kernel, grid.x, blockdim.x] = count(); } grid:*:end { @ge = stats(duration); }",
+    ):
+        some, err = maps(script, app=app)
+        equal(err, "", script)
+        found.update(some)
+    equal(found["@b"], {(i,): launches for i in range(blocks)})
+    equal({keys: value["count"] for keys, value in found["@be"].items()}, found["@b"])
+    equal(found["@w"], {(i,): launches * blocks for i in range(3)})
+    equal({keys: value["count"] for keys, value in found["@we"].items()}, found["@w"])
+    equal((found["@g"], found["@ge"][()]["count"]), ({(KERNEL, blocks, block): launches}, launches))
+    longest = max(value["average"] for value in found["@be"].values())
+    check(found["@ge"][()]["average"] > longest / 2 > 0, "a grid lasts as long as its blocks, which run one after the other there", found)
+    found, err = maps("block:*:end { @b = count(); } grid:*:end { @g = count(); }", app=[*app[:-1], "40", "--how", "streams"])
+    unknown = "durations are not known" in err
+    equal((found["@b"][()] < 40 * blocks or found["@g"][()] < 40, not err or unknown), (unknown, True), f"{found} {err}")
+
+
 def test_overlapping_durations():
     """Where it is not known whose end an end is, the duration is not made up: it is counted as unknown, in the same output."""
     app = [VEC_ADD, "--threads", "512", "--block", "128", "--launches", "40", "--how", "streams"]
@@ -206,6 +302,21 @@ def test_memory():
     check(all("ld.global" in keys[0] or ".cu:" in keys[0] for keys in found["@load"]), found["@load"])
     equal((found["@store"][()], found["@all"][()], found["@zero"]), (each, 3 * each, {(0,): 3 * each}))
     check("@atomic" not in found and "@shared" not in found, found)
+
+
+def test_warps_at_memory():
+    """All lanes of a warp at once: what they give together is what each gives, added up here."""
+    found, err = maps(
+        "mem:*:global:load { @load[line] = sum(bytes); @lanes[lanes] = count(); @sectors[sectors] = count(); } mem:*:store { @value = sum(sum(value != 0)); @span[max(addr) - min(addr)] = count();"
+        "@first = sum(first(lane)); @all[all(addr > 0), any(lane == 31), any(lane > 31)] = count(); @lane[sum(lane)] = count(); @insn[insn] = count(); }",
+        GPUPROBE_SIM_WARPS="whole",  # else its lanes are never together
+    )
+    warps = THREADS // 32 * LAUNCHES
+    equal(err, "")
+    equal(list(found["@load"].values()), [4 * 32 * warps] * 2)
+    equal((found["@lanes"], found["@sectors"]), ({(32,): 2 * warps}, {(4,): 2 * warps}))
+    equal((found["@span"], found["@first"], found["@all"], found["@lane"]), ({(124,): warps}, {(): 0}, {(1, 1, 0): warps}, {(496,): warps}))
+    check(found["@value"][()] > 0.9 * 32 * warps and list(found["@insn"].values()) == [warps] and "st.global" in next(iter(found["@insn"]))[0], found)
 
 
 def test_blocks_of_code():
@@ -277,6 +388,33 @@ def test_begin_end_printf():
     out, _ = gputrace("-e", "thread:* { @[lane] = sum(lane); } END { print(@, 2); print(@, 1, 16); clear(@) }")
     each = THREADS // 32 * LAUNCHES
     equal(out, f"@[30]: {30 * each}\n@[31]: {31 * each}\n@[31]: {31 * each // 16}\n")
+
+
+def test_gpu_printf():
+    """Lines come in order of time, no more than the rate in a second, and what was left out is said."""
+    script = 'thread:* /lane == 0/ { printf("%s %d %d %5.5s\\n", kernel, blockid, warp, kernel); }'
+    _, err = gputrace("-e", script, status=1)
+    check("%5.: printf() has" in err, err)
+    script = 'thread:* /lane == 0/ { printf("%s %d %3d %g %x|\\n", kernel, blockid, warp, f32(0x3fc00000), -1); }'
+    out, err = gputrace("-e", script + ' END { printf("end\\n"); }')
+    warps = [(block, warp) for block in range(THREADS // BLOCK) for warp in range(BLOCK // 32)]
+    equal(err, "")
+    lines = out.splitlines()
+    equal(sorted(lines), sorted([f"{KERNEL} {block} {warp:3d} 1.5 ffffffffffffffff|" for block, warp in warps] * LAUNCHES + ["end"]))
+    equal(lines[-1], "end")
+    numbers = [int(line) for line in gputrace("-e", 'thread:* { printf("%d\\n", gputime); }', "--rate", "100000")[0].splitlines()]
+    equal((len(numbers), numbers), (THREADS * LAUNCHES, sorted(numbers)))
+    out, err = gputrace("-f", "json", "--strict", "--rate", "5", "-e", 'mem.thread:*:store { printf("%s|%s", kernel, line); }', status=3)
+    check([json.loads(line)["data"].startswith(f"{KERNEL}|st.global.f32 [") for line in out.splitlines()] == [True] * 5, out)
+    left_out = THREADS * LAUNCHES - 5
+    equal(err, f"gputrace: {left_out} lines of printf() were left out: more than 5 in a second (--rate)\n")
+    with Daemon() as daemon:
+        with running(daemon, "-d", "3", "-e", script) as process:
+            wait_until(daemon.attachments, "it is attached")
+            daemon.run(*APP)
+            begin = time.monotonic()
+            check(process.stdout.readline().startswith(KERNEL) and time.monotonic() - begin < 2, "lines come while it runs")
+            process.communicate(timeout=20)
 
 
 def test_intervals_lose_nothing():
@@ -494,16 +632,21 @@ if __name__ == "__main__":
             test_same_on_both_sides,
             test_loops,
             test_records,
+            test_shared_words,
+            test_float_sums,
             test_control,
             test_leads_and_durations,
+            test_whole_parts,
             test_overlapping_durations,
             test_memory,
+            test_warps_at_memory,
             test_blocks_of_code,
             test_calls,
             test_ways_of_launching,
             test_device_functions,
             test_source_lines,
             test_begin_end_printf,
+            test_gpu_printf,
             test_intervals_lose_nothing,
             test_lost_is_said,
             test_exit_status,

@@ -10,6 +10,7 @@ import os
 import re
 import struct
 import subprocess
+import tempfile
 import time
 
 from harness import BUILD, COUNTER, CTL, GPU, GPUPROBED, SHIM, SIM, Daemon, check, equal, main, need, wait_until
@@ -234,6 +235,35 @@ def test_helpers():
         equal(r["lane"], 63 % 32 if GPU else r["lane"])
         check(r["lane"] < 32 and r["sm"] == r["cpu"] and r["timer"] >= r["time"] > 0, r)
         equal(r["comm"], "language_driver"[:15], "comm")
+
+
+def check_lanes(daemon, *, warps):
+    """What the object `lanes` finds in `accesses` and in 768 threads of vectorAdd. warps: whether all lanes of a warp are together."""
+    whole = {"GPUPROBE_SIM_WARPS": "whole"} if warps else {}
+    for kernel in "accesses", "vectorAdd":
+        status, out, err, _ = daemon.run(DRIVER, kernel, "--grid", "3,2,2", "--block", "8,2,4", **whole)
+        equal((status, err), (0, ""), out)
+    (moved,), (seen,) = daemon.dump("moved"), daemon.dump("seen")
+    moved, seen = moved["value"], seen["value"]
+    equal((moved["bytes"], moved["spaces"], moved["kinds"]), (44 * 768, 8 * 768, 1300 * 768))
+    equal((seen["summed"], seen["wrong"], seen["block_dims"], seen["highest"]), (768, 0, 8 * 768, 7), seen)
+    equal((seen["lowest"], seen["halves"]), (-1000, 384.0), seen)
+    if warps or GPU:
+        equal(seen["leaders"], 24)
+
+
+def test_lanes():
+    for warps in False, True:
+        with Daemon() as daemon:
+            daemon.attach(object=obj("lanes"))
+            check_lanes(daemon, warps=warps)
+
+
+def test_lanes_in_called_programs():
+    """The same where programs are functions that all places call: there the size is not the place's."""
+    with tempfile.TemporaryDirectory() as folder, Daemon(f"--keep-artifacts={folder}") as daemon:
+        daemon.attach(object=obj("lanes"))
+        check_lanes(daemon, warps=True)
 
 
 def test_cluster():

@@ -11,6 +11,7 @@ import tempfile
 
 from harness import BUILD, CTL, GPU, GPUPROBED, SHIM, SIM, VEC_ADD, Daemon, check, equal, main, need
 from live import example, obj, sass_daemon
+from manager import Manager
 
 OBJECTS = os.path.join(BUILD, "daemon/translator/objects")
 N, LAUNCHES = 1024, 3
@@ -82,7 +83,21 @@ def test_block_sched():
         run(daemon)
         warps = daemon.dump("warps", "--nonzero")
         equal([w["key"] for w in warps], list(range(N // 32)), "warps")
-        check(all(0 < w["value"]["duration"] < 10**9 for w in warps), warps)
+        durations = [w["value"]["duration"] for w in warps]
+        check(sum(durations) > 0 and all(d < 10**9 for d in durations), durations)  # the clock has steps
+
+
+def test_restart():
+    """A daemon that has started again knows which registers a program has."""
+    with Manager() as daemon:
+        daemon.attach(object=example("gmem_bytes"))
+        shown = daemon.ctl("program", "show", "cuda__access")
+        check("\nregisters of a thread: bytes\n" in shown, shown)
+        for way in Manager.restart, Manager.crash_and_start:
+            way(daemon)
+            equal(daemon.ctl("program", "show", "cuda__access"), shown)
+            run(daemon)
+        equal(daemon.count_of("gmem_bytes"), 2 * 12 * N * LAUNCHES)
 
 
 def test_shown():
@@ -90,7 +105,7 @@ def test_shown():
         daemon.attach(object=os.path.join(OBJECTS, "thread.bpf.o"))
         shown = daemon.ctl("program", "show", "cuda__enter")
         check("\nregisters of a thread: begin, entered, count\n" in shown, shown)
-        check("\nsass engine: no: it has variables of a thread (.thread), which are registers that only PTX can have yet\n" in shown, shown)
+        check("\nsanitizer engine: no: it has variables of a thread (.thread), which are registers that only PTX can have yet\n" in shown, shown)
         (program,) = daemon.json("program", "show", "only_thread")["programs"]
         check("count" in program["thread"] and "begin" not in program["thread"], program["thread"])
         equal(program["local_bytes"], 0, "local memory")
@@ -118,10 +133,22 @@ def test_refused_by_the_kernel():
 
 
 def test_machine_code():
-    """The SASS engine has no registers for them yet."""
+    """The sanitizer engine has no registers for them yet."""
     with sass_daemon() as daemon:
-        said = daemon.ctl("attach", obj("thread"), "--engine", "sass", status=None)
-        check("the SASS engine cannot have program cuda__begin: it has variables of a thread (.thread), which are registers" in said, said)
+        said = daemon.ctl("attach", obj("thread"), "--engine", "sanitizer", status=None)
+        check("the sanitizer engine cannot have program cuda__begin: it has variables of a thread (.thread), which are registers" in said, said)
 
 
-main([test_memory_and_registers, test_durations, test_not_shared, test_block_sched, test_shown, test_refused, test_refused_by_the_kernel, test_machine_code])
+main(
+    [
+        test_memory_and_registers,
+        test_durations,
+        test_not_shared,
+        test_block_sched,
+        test_restart,
+        test_shown,
+        test_refused,
+        test_refused_by_the_kernel,
+        test_machine_code,
+    ]
+)

@@ -97,6 +97,11 @@ static size_t shape(const uint8_t *b, struct bpf_insn *insn, unsigned n_maps) {
 			insn->src_reg = INSN_PSEUDO_FUNC;
 			insn->imm = b[3] % 32 - 4;
 		}
+		if (b[2] & 8) {
+			insn->src_reg = INSN_PSEUDO_MAP_IDX_VALUE;
+			insn->imm = TRANSLATE_THREAD;
+			insn[1].imm = b[3] % 64;
+		}
 		return 2;
 	default:
 		insn->off = -8 * (b[2] % 65) + (b[3] & 7);
@@ -132,6 +137,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 	program.takes_memory = data[0] & 0x40;
 	program.patch = data[0] & 0x20;
 	n_maps = data[0] & 3;
+	program.thread = (struct translate_thread){ .size = data[0] & 0x10 ? 40 : 0 };
 	for (unsigned i = 0; i < n_maps; i++) {
 		const uint8_t *b = data + 1 + 4 * i;
 

@@ -18,7 +18,7 @@ struct numbers {
 	uint16_t offset, count; /* of instructions */
 	uint16_t function_offset, function_count, function_size;
 	uint16_t line_offset, line_count, line_size;
-	uint16_t flags; /* 1: BTF, 2: exit is allowed, 4: huge numbers */
+	uint16_t flags; /* 1: BTF, 2: exit is allowed, 4: huge numbers, 8: variables of a thread */
 	uint16_t n_maps;
 	uint16_t map_type, key_size, internal, reserved[3];
 	uint32_t value_size, max_entries;
@@ -93,6 +93,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 	linked->size = size;
 	linked->n_programs = 1;
 	linked->n_maps = n.n_maps;
+	linked->thread = n.flags & 8 ? 24 : 0;
 	if (n.flags & 1) {
 		linked->btf = (struct linked_table){ .count = 1, .record_size = 1 };
 		linked->helper_stub_type = 7;

@@ -50,14 +50,15 @@ class Benchmarks:
         figures = self.benchmarks["probes"] = {}
         for case, maps in PROBES.items():
             with Session(self) as session:
-                options = ["--program", f"cuda__{case}*" if case in ("both", "lookup") else f"cuda__{case}"]
+                several = case in ("both", "lookup") or case.startswith(("sched", "bytes"))
+                options = ["--program", f"cuda__{case.removesuffix('_gemm')}*" if several else f"cuda__{case}"]
                 if case == "thread":
                     options += ["--threads", max(SIZES)]
                 session.ctl("attach", self.timed_object("probes"), *options)
                 result = json.loads(session.run(self.program("probes"), case))
                 launched = sum(size["threads"] * size["launches"] for size in result["sizes"])
                 for name, check in maps.items():
-                    got = session.read(name)
+                    got = session.entries(name) if name == "sched_warps" else session.read(name)
                     if not check(got, launched, result):
                         raise AssertionError(f"{case}: map {name} holds {got}; {launched} threads were launched")
                     result[name] = got
@@ -121,4 +122,9 @@ PROBES = {
     "hash256": {"hash256": exactly},
     "hash1m": {"hash1m": exactly},
     "memory": {"accesses": lambda got, launched, result: got == 3 * launched},
+    "sched": {"sched_warps": lambda got, launched, result: got == max(SIZES) // 32},
+    "bytes": {"bytes_moved": lambda got, launched, result: got == 12 * launched},
+    # a thread of the product loads 8 floats for each of 64 tiles, and stores 4
+    "sched_gemm": {"sched_warps": lambda got, launched, result: got == result["sizes"][0]["threads"] // 32},
+    "bytes_gemm": {"bytes_moved": lambda got, launched, result: got == (64 * 8 + 4) * 4 * launched},
 }

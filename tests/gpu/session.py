@@ -77,6 +77,10 @@ class Session:
                 total += value if isinstance(value, int) else int(value, 0)
         return total
 
+    def entries(self, name):
+        """How many elements of a map are not all zeros."""
+        return len(self.json("map", "dump", name, "--nonzero")["entries"])
+
     def app_env(self):
         env = dict(os.environ)
         env["LD_PRELOAD"] = str(self.suite.build / "shim/libgpuprobe-shim.so")

@@ -408,6 +408,10 @@ print(loss.item(), w.grad.double().sum().item(), f(x).double().sum().item(), x.f
         """Launches have names: 1,000 each in two streams at once, and every way to give arguments."""
         self.script("launch", TOP / "tests/e2e/test-launch.py", self.build)
 
+    def test_thread(self):
+        """Variables of a thread: in registers what is in memory, too."""
+        self.script("thread", TOP / "tests/e2e/test-thread.py", self.build)
+
     def test_twin_fit(self):
         """Which twin is launched: barriers of kernels, cooperative launches, attributes, contexts."""
         self.script("twin_fit", TOP / "tests/e2e/test-twin-fit.py", self.build)

@@ -110,7 +110,8 @@ int compiled_check_context(const struct gpu_program *program, const char *name,
 	const uint32_t size = point_contexts[point_context_of(point)].size;
 
 	for (size_t i = 0; i < program->n_context; i++)
-		if (program->context[i] >= size && !point_is_thread(program->context[i])) {
+		if (program->context[i] >= size && program->context[i] != POINT_UNIFORM &&
+		    !point_is_thread(program->context[i])) {
 			snprintf(error, COMPILED_ERROR_SIZE,
 				 "program %s reads byte %d of its context: %s it has %u bytes",
 				 name, program->context[i],

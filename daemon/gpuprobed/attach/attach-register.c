@@ -42,7 +42,7 @@ static int attach_make(const struct attach *attach, struct object *object, size_
 	attachment->filter = attach->filter;
 	attachment->of.gpu = *compiled;
 	attachment->of.gpu.process = attach_needs_process(compiled, choice->section.point);
-	_Static_assert(POINT_CONTEXT_MAX / 8 <= REGISTRY_CONTEXT_MAX, "each field once");
+	_Static_assert(POINT_FIELDS <= REGISTRY_CONTEXT_MAX, "each field once");
 	attachment->of.gpu.engine = attach->wish.engine;
 	gpu_program_init(compiled);
 	*attachmentp = attachment;

@@ -207,6 +207,28 @@ static void test_context(void **state) {
 	assert_int_equal(compiled_check_context(&program, "p", POINT_CLASS, error), 0);
 }
 
+/* Variables of a thread are no field of the context; kernels have them. */
+static void test_thread(void **state) {
+	struct gpu_program program = { .context = { 0, POINT_THREAD + 16, POINT_THREAD + 56 },
+				       .n_context = 3 };
+	struct section section = { .point = POINT_ENTRY };
+	char error[COMPILED_ERROR_SIZE];
+
+	assert_int_equal(gpu_program_words(&program), 0x84);
+	assert_int_equal(compiled_check_context(&program, "p", POINT_MEMORY, error), 0);
+	assert_int_equal(compiled_check_thread(&program, "p", &section, error), 0);
+	section.device_function = true;
+	assert_int_equal(compiled_check_thread(&program, "p", &section, error), COMPILED_E_INVALID);
+	assert_string_equal(error, "program p uses variables of a thread (.thread), which kernels "
+				   "keep and device functions do not have: attach it to a kernel");
+	program.n_context = 1;
+	assert_int_equal(compiled_check_thread(&program, "p", &section, error), 0);
+	program.context[0] = POINT_THREAD + 64;
+	assert_int_equal(gpu_program_words(&program), 0);
+	assert_int_equal(compiled_check_context(&program, "p", POINT_ENTRY, error),
+			 COMPILED_E_INVALID);
+}
+
 /* The patch form: where it is, what is said when there is none, and lies. */
 static void test_patch(void **state) {
 	static const struct {
@@ -293,9 +315,9 @@ static void test_check_patch(void **state) {
 
 int main(void) {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_maps),        cmocka_unit_test(test_programs),
-		cmocka_unit_test(test_context),     cmocka_unit_test(test_patch),
-		cmocka_unit_test(test_check_patch),
+		cmocka_unit_test(test_maps),    cmocka_unit_test(test_programs),
+		cmocka_unit_test(test_context), cmocka_unit_test(test_thread),
+		cmocka_unit_test(test_patch),   cmocka_unit_test(test_check_patch),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -554,7 +554,13 @@ static void test_resume(void **state) {
 		assert_int_equal(resume(world, fd, module), module <= 2);
 	process_table_count(&world->daemon.processes, &world->daemon.registry);
 	assert_int_equal(attachment->n_modules, 2);
+	assert_int_equal(attachment->n_recompiled, 2);
 	assert_int_equal(attachment->n_processes, 1);
+	LIST_FIRST(&LIST_FIRST(&world->daemon.processes.list)->modules)->result->machine_code =
+		true; /* that of both, which say the same */
+	process_table_count(&world->daemon.processes, &world->daemon.registry);
+	assert_int_equal(attachment->n_modules, 2);
+	assert_int_equal(attachment->n_recompiled, 0);
 	assert_int_equal(world->daemon.outcomes.n, 1); /* said once */
 	assert_non_null(strstr(TAILQ_FIRST(&world->daemon.outcomes.list)->reason, "quota"));
 	close(fd);

@@ -193,7 +193,8 @@ void process_table_count(const struct process_table *table, const struct registr
 				if (!attachment)
 					continue;
 				attachment->n_modules++;
-				attachment->n_recompiled += !module->result->plan;
+				attachment->n_recompiled +=
+					!module->result->plan && !module->result->machine_code;
 				attachment->n_processes += attachment->counted != process;
 				attachment->counted = process;
 			}

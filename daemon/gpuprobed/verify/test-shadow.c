@@ -82,6 +82,31 @@ static void test_untouched(void **state) {
 	shadow_deinit(&shadow);
 }
 
+/* Variables of a thread: data that is as large, for the verifier; where there are none, no map. */
+static void test_thread(void **state) {
+	const struct bpf_insn insns[] = { LOAD(BPF_PSEUDO_MAP_IDX_VALUE, LINKED_THREAD), EXIT };
+	const struct bpf_insn reference[] = { LOAD(BPF_PSEUDO_MAP_IDX, LINKED_THREAD), EXIT };
+	struct shadow_map map;
+	struct shadow shadow;
+
+	MAKE(insns);
+	assert_int_equal(make(&shadow, false), SHADOW_E_INVALID);
+	linked->thread = 20;
+	assert_int_equal(make(&shadow, false), 0);
+	assert_memory_equal(shadow.insns, insns, sizeof(insns));
+	assert_true(shadow.thread);
+	assert_int_equal(shadow.maps, 0);
+	shadow_deinit(&shadow);
+	map = shadow_thread_make(linked);
+	assert_int_equal(map.type, BPF_MAP_TYPE_ARRAY);
+	assert_int_equal(map.value_size, 20);
+	assert_int_equal(map.max_entries, 1);
+	assert_false(map.freeze || map.flags);
+	MAKE(reference);
+	linked->thread = 20;
+	assert_int_equal(make(&shadow, false), SHADOW_E_INVALID);
+}
+
 /*
  * Each helper's call becomes a call into the part behind the program, whose records follow in
  * order.
@@ -430,12 +455,13 @@ static void test_map_types(void **state) {
 
 int main(void) {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_untouched),    cmocka_unit_test(test_replaced),
-		cmocka_unit_test(test_numbers),      cmocka_unit_test(test_loops),
-		cmocka_unit_test(test_older_kernel), cmocka_unit_test(test_records),
-		cmocka_unit_test(test_refused),      cmocka_unit_test(test_exit),
-		cmocka_unit_test(test_missing),      cmocka_unit_test(test_outside),
-		cmocka_unit_test(test_maps),         cmocka_unit_test(test_map_types),
+		cmocka_unit_test(test_untouched), cmocka_unit_test(test_replaced),
+		cmocka_unit_test(test_numbers),   cmocka_unit_test(test_loops),
+		cmocka_unit_test(test_thread),    cmocka_unit_test(test_older_kernel),
+		cmocka_unit_test(test_records),   cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_exit),      cmocka_unit_test(test_missing),
+		cmocka_unit_test(test_outside),   cmocka_unit_test(test_maps),
+		cmocka_unit_test(test_map_types),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, teardown);

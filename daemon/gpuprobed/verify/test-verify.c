@@ -120,6 +120,7 @@ static void test_refused(void **state) {
 		"bpf_atomic_max_u64(most, 1);");
 	refused("bad-number", "pointer arithmetic with *= operator prohibited",
 		"bpf_warp_sum((__u64)value)");
+	refused("parameter", "invalid mem access 'scalar'", "ctx->params[0]");
 	refused("context-beyond", "invalid bpf_context access off=168 size=8", "ctx + 168");
 	refused("endless", "a loop without an end", NULL);
 	refused("host-helper",

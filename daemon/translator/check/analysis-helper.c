@@ -32,12 +32,11 @@ static int helper_takes_no_thread(struct analysis *a, size_t pc, const struct va
 
 /* A helper writes `n` bytes at an address plus an offset. */
 static int helper_writes(struct analysis *a, struct analysis_frame *state, uint32_t frame,
-			 size_t pc, const struct value *address, int64_t offset, unsigned n) {
-	const struct value scalar = value_scalar(0, 0);
-
+			 size_t pc, const struct value *address, int64_t offset, unsigned n,
+			 const struct value *number) {
 	if (address->kind == VALUE_THREAD)
 		return helper_takes_no_thread(a, pc, address);
-	return analysis_store(a, state, frame, pc, address, offset, n, &scalar);
+	return analysis_store(a, state, frame, pc, address, offset, n, number);
 }
 
 /* A helper reads `size` bytes at an address that stay what they are. */
@@ -187,7 +186,7 @@ static int step_update(struct analysis *a, struct analysis_frame *state, uint32_
 /* bpf_get_current_comm(buffer, size) */
 static int step_comm(struct analysis *a, struct analysis_frame *state, uint32_t frame, size_t pc,
 		     const struct helper *helper) {
-	struct value *regs = state->registers;
+	struct value *regs = state->registers, scalar = value_scalar(0, 0);
 	uint64_t size = regs[2].bits;
 	int r = 0;
 
@@ -195,7 +194,8 @@ static int step_comm(struct analysis *a, struct analysis_frame *state, uint32_t 
 		return fault_at(a->fault, pc, "%s (%u): R2 is not a constant of 1 to %u",
 				helper->name, helper->id, COMM_SIZE_MAX);
 	for (uint64_t i = 0; !r && i < size; i += size - i >= 8 ? 8 : 1)
-		r = helper_writes(a, state, frame, pc, regs + 1, (int64_t)i, size - i >= 8 ? 8 : 1);
+		r = helper_writes(a, state, frame, pc, regs + 1, (int64_t)i, size - i >= 8 ? 8 : 1,
+				  &scalar);
 	return r;
 }
 
@@ -279,6 +279,8 @@ static int step_map_atomic(struct analysis *a, size_t pc, const struct helper *h
 			   const struct value *regs) {
 	const struct translate_map *map;
 
+	if (regs[1].kind == VALUE_THREAD)
+		return helper_takes_no_thread(a, pc, regs + 1);
 	if (regs[1].kind != VALUE_MAP_VALUE)
 		return fault_at(a->fault, pc,
 				"%s (%u): R1 is not always an address in a value of the same map",
@@ -289,6 +291,14 @@ static int step_map_atomic(struct analysis *a, size_t pc, const struct helper *h
 				helper->id, map->name);
 	analysis_note(a, regs[1].ref, MAP_USE_OTHER);
 	return take_number(a, pc, helper, 2, regs + 2);
+}
+
+/* Whether what a helper gives is the same in all lanes: what is fixed for the launch. */
+static enum value_uniform uniform_result(const struct helper *helper) {
+	if (helper->kind == HELPER_PID_TGID || helper->kind == HELPER_DEVICE ||
+	    helper->id == HELPER_ID_BLOCK_DIM || helper->id == HELPER_ID_GRID_DIM)
+		return VALUE_ALWAYS_UNIFORM;
+	return VALUE_VARYING;
 }
 
 int analysis_helper(struct analysis *a, struct analysis_frame *state, uint32_t frame, size_t pc) {
@@ -315,8 +325,12 @@ int analysis_helper(struct analysis *a, struct analysis_frame *state, uint32_t f
 			analysis_note(a, map, MAP_USE_DELETE);
 		break;
 	case HELPER_TRIPLE:
-		for (unsigned i = 1; !r && i <= 3; i++)
-			r = helper_writes(a, state, frame, pc, regs + i, 0, 8);
+		for (unsigned i = 1; !r && i <= 3; i++) {
+			struct value number =
+				value_same(uniform_result(helper), analysis_site(frame, pc), i);
+
+			r = helper_writes(a, state, frame, pc, regs + i, 0, 8, &number);
+		}
 		break;
 	case HELPER_NUMBER:
 		for (unsigned i = 1; !r && i <= helper_arguments(helper); i++)
@@ -355,7 +369,7 @@ int analysis_helper(struct analysis *a, struct analysis_frame *state, uint32_t f
 	for (unsigned i = 1; !r && i <= 5; i++)
 		regs[i] = scalar;
 	if (!r && helper->kind != HELPER_MAP_LOOKUP && helper->kind != HELPER_RING_RESERVE)
-		regs[0] = scalar;
+		regs[0] = value_same(uniform_result(helper), analysis_site(frame, pc), 0);
 	return r;
 }
 

@@ -64,6 +64,12 @@ static const char *symbolic_name(const struct analysis *a, const struct value *v
 	}
 }
 
+/* A number is added to a map's value: whether it is uniform is worth asking there. */
+static void note_added(struct analysis *a, const struct value *number) {
+	if (a->recording && value_uniform(number) == VALUE_PLACE_UNIFORM)
+		a->context |= UINT32_C(1) << POINT_UNIFORM / 8;
+}
+
 /* What a load or store at a constant offset of r10 may touch. */
 int analysis_check_stack(struct analysis *a, size_t pc, int64_t offset, uint64_t size) {
 	if (offset >= -INSN_STACK_SIZE && offset < 0 && (uint64_t)-offset >= size)
@@ -302,8 +308,11 @@ int analysis_load(struct analysis *a, struct analysis_frame *state, uint32_t fra
 		*value = value_scalar(0, 0);
 		return analysis_check_thread(a, pc, base, offset, n);
 	case VALUE_CONTEXT:
-		*value = value_scalar(0, 0);
-		return read_context(a, pc, offset + (int64_t)base->bits, n);
+		offset += (int64_t)base->bits;
+		*value = value_same(point_is_uniform((uint32_t)offset) ? VALUE_PLACE_UNIFORM
+								       : VALUE_VARYING,
+				    analysis_site(frame, pc), 0);
+		return read_context(a, pc, offset, n);
 	case VALUE_LOST:
 		return fault_at(a->fault, pc, "loads through %s", symbolic_name(a, base));
 	default:
@@ -367,6 +376,7 @@ static int step_atomic(struct analysis *a, struct analysis_frame *state, uint32_
 				symbolic_name(a, operand));
 	if (base->kind == VALUE_MAP_VALUE && insn->imm == BPF_ADD && !a->maps[base->ref].constant) {
 		analysis_note(a, base->ref, n == 8 ? MAP_USE_ADD64 : MAP_USE_ADD32);
+		note_added(a, operand);
 		analysis_escape(a, operand);
 		return 0;
 	}
@@ -430,7 +440,7 @@ static bool may_compute(const struct bpf_insn *insn, const struct value *x, cons
 					   y->kind == VALUE_SCALAR && !value_maps(y)));
 }
 
-static int step_alu(struct analysis *a, struct analysis_frame *state, size_t pc) {
+static int step_alu(struct analysis *a, struct analysis_frame *state, uint32_t frame, size_t pc) {
 	const struct bpf_insn *insn = a->flow->insns + pc;
 	const struct value *x = state->registers + insn->dst_reg;
 	struct value operand = INSN_SOURCE(insn->code) == BPF_X && INSN_OP(insn->code) != BPF_END
@@ -440,7 +450,7 @@ static int step_alu(struct analysis *a, struct analysis_frame *state, size_t pc)
 	if (!may_compute(insn, x, &operand))
 		return fault_at(a->fault, pc, "computes with the address of %s",
 				symbolic_name(a, value_is_symbolic(&operand) ? &operand : x));
-	state->registers[insn->dst_reg] = value_alu(insn, x, &operand);
+	state->registers[insn->dst_reg] = value_alu(insn, analysis_site(frame, pc), x, &operand);
 	return 0;
 }
 
@@ -454,7 +464,7 @@ int analysis_step(struct analysis *a, struct analysis_frame *state, uint32_t fra
 	switch (INSN_CLASS(insn->code)) {
 	case BPF_ALU:
 	case BPF_ALU64:
-		return step_alu(a, state, pc);
+		return step_alu(a, state, frame, pc);
 	case BPF_LDX:
 		r = analysis_load(a, state, frame, pc, regs + insn->src_reg, insn->off,
 				  insn_bytes(insn->code), INSN_MODE(insn->code) == INSN_MODE_MEMSX,
@@ -469,6 +479,11 @@ int analysis_step(struct analysis *a, struct analysis_frame *state, uint32_t fra
 	case BPF_STX:
 		if (insn_is_atomic(insn))
 			return step_atomic(a, state, frame, pc);
+		/* perhaps the end of a `*v += x`, of which x is in a register: emit/rmw.h */
+		value = regs[insn->dst_reg];
+		for (unsigned i = 0; i < 10 && value.kind == VALUE_MAP_VALUE; i++)
+			if (map_type_has(a->maps[value.ref].type, MAP_TYPE_PERCPU))
+				note_added(a, regs + i);
 		return analysis_store(a, state, frame, pc, regs + insn->dst_reg, insn->off,
 				      insn_bytes(insn->code), regs + insn->src_reg);
 	default:

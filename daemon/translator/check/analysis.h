@@ -32,14 +32,29 @@ enum value_kind {
 	VALUE_LOST, /* what may be one of the last three: nothing can be done with it */
 };
 
+/*
+ * Whether a number is the same in all lanes of a warp that can be together where it is used. Lanes
+ * may come together though one is a turn of a loop ahead of another, or has taken another branch.
+ * So a number is uniform if it is computed of nothing but what is the same for the whole launch or
+ * place, by instructions that give the same whenever they run; where two such numbers meet that
+ * come from different instructions, what comes of it is not uniform.
+ */
+enum value_uniform {
+	VALUE_VARYING,
+	VALUE_PLACE_UNIFORM, /* if the program's POINT_UNIFORM is 1 */
+	VALUE_ALWAYS_UNIFORM,
+};
+
 struct value {
 	uint8_t kind;
 	uint8_t align; /* SCALAR, inexact address: number of low bits known to be 0, at most 3 */
-	uint8_t known; /* CONST: mask of known bytes; all of them, but in a stack slot */
+	uint8_t known; /* CONST: mask of known bytes; all of them, but in a stack slot. SCALAR: enum
+			  value_uniform */
 	bool exact; /* addresses: the offset (from r10; in the map, the record) is a constant */
-	uint32_t ref; /* STACK: frame; MAP, MAP_VALUE, RECORD: map */
-	uint32_t site; /* MAP_VALUE: of the lookup that gave it last; 0: not known. RECORD: its own
-			*/
+	uint32_t ref; /* STACK: frame; MAP, MAP_VALUE, RECORD: map; uniform SCALAR: which of those
+			 that its site makes */
+	uint32_t site; /* MAP_VALUE: of the lookup that gave it last; 0: not known. RECORD: its own.
+			  Uniform SCALAR: of the instruction that made it */
 	uint32_t size; /* RECORD, THREAD: bytes of all; else 0, so that values compare as bytes */
 	uint64_t bits; /* CONST: the value; exact address: offset; SCALAR, LOST: maps it may point
 			  into */
@@ -85,7 +100,7 @@ struct analysis {
 	struct fault *fault; /* while analysis_init() and analysis_step() run */
 	struct analysis_frame **entry; /* state at the start of each block; NULL: never reached */
 	uint8_t uses[TRANSLATE_MAPS_MAX]; /* MAP_USE_ of each map */
-	uint32_t context; /* bit i: field i of the context is read */
+	uint32_t context; /* bit i: field i of the context is read, or POINT_UNIFORM is */
 	uint32_t words; /* bit i: word i of the thread's variables is used */
 	bool process; /* something of the process slot is read */
 	unsigned sm; /* the least architecture that has the helpers that it calls; 0: any */
@@ -119,6 +134,9 @@ static inline size_t analysis_state_size(const struct flow *flow, uint32_t frame
 
 /* The number of low bits of a value that are known to be 0, at most 3. */
 unsigned value_align(const struct value *value);
+
+/* Whether it is the same in all lanes. */
+enum value_uniform value_uniform(const struct value *value);
 
 static inline bool value_is_const(const struct value *value, uint64_t bits) {
 	return value->kind == VALUE_CONST && value->known == 0xff && value->bits == bits;

@@ -27,6 +27,29 @@ struct value value_scalar(unsigned align, uint64_t maps) {
 			       .bits = maps };
 }
 
+struct value value_same(enum value_uniform uniform, uint32_t site, uint32_t which) {
+	struct value value = value_scalar(0, 0);
+
+	value.known = (uint8_t)uniform;
+	if (uniform != VALUE_VARYING) {
+		value.site = site;
+		value.ref = which;
+	}
+	return value;
+}
+
+enum value_uniform value_uniform(const struct value *value) {
+	if (value->kind == VALUE_CONST && value->known == 0xff)
+		return VALUE_ALWAYS_UNIFORM;
+	return value->kind == VALUE_SCALAR ? (enum value_uniform)value->known : VALUE_VARYING;
+}
+
+static enum value_uniform least_uniform(const struct value *a, const struct value *b) {
+	enum value_uniform x = value_uniform(a), y = value_uniform(b);
+
+	return x < y ? x : y;
+}
+
 struct value value_const(uint64_t bits) {
 	return (struct value){ .kind = VALUE_CONST, .known = 0xff, .bits = bits };
 }
@@ -136,6 +159,24 @@ static uint8_t same_bytes(uint64_t a, uint64_t b) {
 	return mask;
 }
 
+/*
+ * Numbers of two ways. What an instruction made of uniform values is the same whenever it ran; what
+ * two instructions made is not, as lanes may have come either way.
+ */
+static struct value join_scalars(const struct value *a, const struct value *b) {
+	struct value result = value_scalar(min_align(value_align(a), value_align(b)),
+					   value_maps(a) | value_maps(b));
+	enum value_uniform uniform = least_uniform(a, b);
+
+	if (a->kind == VALUE_SCALAR && b->kind == VALUE_SCALAR && uniform != VALUE_VARYING &&
+	    a->site == b->site && a->ref == b->ref) {
+		result.known = (uint8_t)uniform;
+		result.site = a->site;
+		result.ref = a->ref;
+	}
+	return result;
+}
+
 struct value value_join(const struct value *a, const struct value *b, bool slot) {
 	if (memcmp(a, b, sizeof(*a)) == 0)
 		return *a;
@@ -164,8 +205,7 @@ struct value value_join(const struct value *a, const struct value *b, bool slot)
 		return without_site(a);
 	if (b->kind == VALUE_MAP_VALUE && value_is_const(a, 0))
 		return without_site(b);
-	return value_scalar(min_align(value_align(a), value_align(b)),
-			    value_maps(a) | value_maps(b));
+	return join_scalars(a, b);
 }
 
 static uint64_t sign_extended(uint64_t bits, unsigned width) {
@@ -273,9 +313,11 @@ static unsigned alu_align(const struct bpf_insn *insn, const struct value *a,
 	}
 }
 
-struct value value_alu(const struct bpf_insn *insn, const struct value *a, const struct value *b) {
+struct value value_alu(const struct bpf_insn *insn, uint32_t site, const struct value *a,
+		       const struct value *b) {
 	bool wide = INSN_CLASS(insn->code) == BPF_ALU64;
 	uint8_t op = INSN_OP(insn->code);
+	struct value result;
 	uint64_t maps;
 
 	if (wide && op == BPF_MOV && insn->off == 0)
@@ -291,7 +333,10 @@ struct value value_alu(const struct bpf_insn *insn, const struct value *a, const
 		return any_map(a, b); /* plus 0, as the verifier has it */
 	maps = (op == BPF_MOV ? 0 : value_maps(a)) |
 	       (op == BPF_NEG || op == BPF_END ? 0 : value_maps(b));
-	return value_scalar(alu_align(insn, a, b), maps);
+	result = value_same(op == BPF_MOV ? value_uniform(b) : least_uniform(a, b), site, 0);
+	result.align = (uint8_t)min_align(alu_align(insn, a, b), 3);
+	result.bits = maps;
+	return result;
 }
 
 bool value_branches(const struct bpf_insn *insn, uint64_t a, uint64_t b) {

@@ -10,6 +10,10 @@
 struct value value_scalar(unsigned align, uint64_t maps);
 struct value value_const(uint64_t bits);
 
+/* A number that is uniform, unless it varies: `which` of those that the instruction `site` makes.
+ */
+struct value value_same(enum value_uniform uniform, uint32_t site, uint32_t which);
+
 /* The maps that a value may point into. */
 uint64_t value_maps(const struct value *value);
 
@@ -22,8 +26,9 @@ bool value_is_symbolic(const struct value *value);
 /* What holds if either holds. `slot`: of the stack, where single bytes may be known. */
 struct value value_join(const struct value *a, const struct value *b, bool slot);
 
-/* The result of an arithmetic instruction (BPF_OP of `insn`) on two values. */
-struct value value_alu(const struct bpf_insn *insn, const struct value *a, const struct value *b);
+/* The result of an arithmetic instruction (BPF_OP of `insn`), which is `site`, on two values. */
+struct value value_alu(const struct bpf_insn *insn, uint32_t site, const struct value *a,
+		       const struct value *b);
 
 /* Whether a branch (BPF_OP of `insn`) on two constants is taken. */
 bool value_branches(const struct bpf_insn *insn, uint64_t a, uint64_t b);

@@ -9,7 +9,7 @@
  * to the same address: the mask of these lanes is read once, exactly one of them (the lowest) adds
  * the sum for all. Lanes that are not together read different masks and add for themselves, so the
  * total is exact however the warp is split.
- *   - an operand that is a constant: the number of lanes times it;
+ *   - an operand that is the same in all lanes, as a constant is: the number of lanes times it;
  *   - another: a butterfly of shuffles if the warp is whole (10 shuffles for 8 bytes; 32 lanes on
  * one address take the memory system longer than that), otherwise each lane adds for itself;
  *   - an address that may differ: the lanes compare theirs with the leader's first.
@@ -36,6 +36,21 @@ static inline _Bool is_same_address(u32 mask, u64 address) {
 	return mask == WARP ? is_same_in(WARP, address) : is_same_in(part_mask(mask), address);
 }
 
+/* Whether a whole warp has the same number. */
+static inline _Bool is_same32(u32 mask, u32 number) {
+	return mask == WARP && is_same_in(WARP, number);
+}
+
+static inline _Bool is_same64(u32 mask, u64 number) {
+	u32 low, high;
+
+	if (mask != WARP)
+		return 0;
+	low = (u32)__nvvm_shfl_sync_idx_i32(WARP, (int)(u32)number, 0, 31);
+	high = (u32)__nvvm_shfl_sync_idx_i32(WARP, (int)(u32)(number >> 32), 0, 31);
+	return __nvvm_vote_all_sync(WARP, ((u64)high << 32 | low) == number);
+}
+
 static inline u32 warp_sum32(u32 value) {
 #pragma unroll
 	for (int distance = 16; distance; distance >>= 1)
@@ -59,52 +74,77 @@ static inline u64 warp_sum64(u64 value) {
  * Additions to a map value without the old value:
  *   constant: the address and the operand are the same in all threads
  *   uniform: the address is
- *   varying: neither need be; `same` says that the operand is
+ *   varying: neither need be
+ *   varying_constant: the operand is
+ *   uniform_place, varying_place: the operand is if `s`; else a whole warp is looked at
  *   own: no two threads have the same address
  * "_sys": in host memory, which others see, too.
  */
-#define DEFINE_ADD(bits, suffix, scope, type, register)                                   \
-	static inline void red_add##bits##suffix(GLOBAL type *p, type v) {                \
-		__asm__ volatile("red" scope ".global.add.u" #bits " [%0], %1;" ::"l"(p), \
-				 register(v)                                              \
-				 : "memory");                                             \
-	}                                                                                 \
-	void gpuprobe_add##bits##_own##suffix(GLOBAL type *p, type v);                    \
-	void gpuprobe_add##bits##_own##suffix(GLOBAL type *p, type v) {                   \
-		red_add##bits##suffix(p, v);                                              \
-	}                                                                                 \
-	void gpuprobe_add##bits##_constant##suffix(GLOBAL type *p, type v);               \
-	void gpuprobe_add##bits##_constant##suffix(GLOBAL type *p, type v) {              \
-		u32 mask = lane_mask();                                                   \
-                                                                                          \
-		if (is_leader(mask))                                                      \
-			red_add##bits##suffix(p, lanes(mask) * v);                        \
-	}                                                                                 \
-	static inline void add##bits##_whole##suffix(u32 mask, GLOBAL type *p, type v) {  \
-		if (mask != WARP) {                                                       \
-			red_add##bits##suffix(p, v);                                      \
-			return;                                                           \
-		}                                                                         \
-		v = warp_sum##bits(v);                                                    \
-		if (is_leader(mask))                                                      \
-			red_add##bits##suffix(p, v);                                      \
-	}                                                                                 \
-	void gpuprobe_add##bits##_uniform##suffix(GLOBAL type *p, type v);                \
-	void gpuprobe_add##bits##_uniform##suffix(GLOBAL type *p, type v) {               \
-		add##bits##_whole##suffix(lane_mask(), p, v);                             \
-	}                                                                                 \
-	void gpuprobe_add##bits##_varying##suffix(GLOBAL type *p, type v, _Bool same);    \
-	void gpuprobe_add##bits##_varying##suffix(GLOBAL type *p, type v, _Bool same) {   \
-		u32 mask = lane_mask();                                                   \
-                                                                                          \
-		if (!is_same_address(mask, (u64)p)) {                                     \
-			red_add##bits##suffix(p, v);                                      \
-		} else if (same) {                                                        \
-			if (is_leader(mask))                                              \
-				red_add##bits##suffix(p, lanes(mask) * v);                \
-		} else {                                                                  \
-			add##bits##_whole##suffix(mask, p, v);                            \
-		}                                                                         \
+#define DEFINE_ADD(bits, suffix, scope, type, register)                                    \
+	static inline void red_add##bits##suffix(GLOBAL type *p, type v) {                 \
+		__asm__ volatile("red" scope ".global.add.u" #bits " [%0], %1;" ::"l"(p),  \
+				 register(v)                                               \
+				 : "memory");                                              \
+	}                                                                                  \
+	void gpuprobe_add##bits##_own##suffix(GLOBAL type *p, type v);                     \
+	void gpuprobe_add##bits##_own##suffix(GLOBAL type *p, type v) {                    \
+		red_add##bits##suffix(p, v);                                               \
+	}                                                                                  \
+	void gpuprobe_add##bits##_constant##suffix(GLOBAL type *p, type v);                \
+	void gpuprobe_add##bits##_constant##suffix(GLOBAL type *p, type v) {               \
+		u32 mask = lane_mask();                                                    \
+                                                                                           \
+		if (is_leader(mask))                                                       \
+			red_add##bits##suffix(p, lanes(mask) * v);                         \
+	}                                                                                  \
+	static inline void add##bits##_whole##suffix(u32 mask, GLOBAL type *p, type v) {   \
+		if (mask != WARP) {                                                        \
+			red_add##bits##suffix(p, v);                                       \
+			return;                                                            \
+		}                                                                          \
+		v = warp_sum##bits(v);                                                     \
+		if (is_leader(mask))                                                       \
+			red_add##bits##suffix(p, v);                                       \
+	}                                                                                  \
+	void gpuprobe_add##bits##_uniform##suffix(GLOBAL type *p, type v);                 \
+	void gpuprobe_add##bits##_uniform##suffix(GLOBAL type *p, type v) {                \
+		add##bits##_whole##suffix(lane_mask(), p, v);                              \
+	}                                                                                  \
+	void gpuprobe_add##bits##_varying##suffix(GLOBAL type *p, type v);                 \
+	void gpuprobe_add##bits##_varying##suffix(GLOBAL type *p, type v) {                \
+		u32 mask = lane_mask();                                                    \
+                                                                                           \
+		if (is_same_address(mask, (u64)p))                                         \
+			add##bits##_whole##suffix(mask, p, v);                             \
+		else                                                                       \
+			red_add##bits##suffix(p, v);                                       \
+	}                                                                                  \
+	static inline void add##bits##_same##suffix(u32 mask, GLOBAL type *p, type v,      \
+						    _Bool same) {                          \
+		if (!same)                                                                 \
+			red_add##bits##suffix(p, v);                                       \
+		else if (is_leader(mask))                                                  \
+			red_add##bits##suffix(p, lanes(mask) * v);                         \
+	}                                                                                  \
+	void gpuprobe_add##bits##_varying_constant##suffix(GLOBAL type *p, type v);        \
+	void gpuprobe_add##bits##_varying_constant##suffix(GLOBAL type *p, type v) {       \
+		u32 mask = lane_mask();                                                    \
+                                                                                           \
+		add##bits##_same##suffix(mask, p, v, is_same_address(mask, (u64)p));       \
+	}                                                                                  \
+	void gpuprobe_add##bits##_uniform_place##suffix(GLOBAL type *p, type v, _Bool s);  \
+	void gpuprobe_add##bits##_uniform_place##suffix(GLOBAL type *p, type v, _Bool s) { \
+		u32 mask = lane_mask();                                                    \
+                                                                                           \
+		add##bits##_same##suffix(mask, p, v, s || is_same##bits(mask, v));         \
+	}                                                                                  \
+	void gpuprobe_add##bits##_varying_place##suffix(GLOBAL type *p, type v, _Bool s);  \
+	void gpuprobe_add##bits##_varying_place##suffix(GLOBAL type *p, type v, _Bool s) { \
+		u32 mask = lane_mask();                                                    \
+                                                                                           \
+		add##bits##_same##suffix(mask, p, v,                                       \
+					 is_same_address(mask, (u64)p) &&                  \
+						 (s || is_same##bits(mask, v)));           \
 	}
 
 DEFINE_ADD(32, , "", u32, "r")

@@ -7,8 +7,9 @@
  * switches, and under many random ones: a thread may be interrupted before each access to memory.
  * After each step no key has two elements; in the end the counts are those of the elements, and the
  * results are those of an order of the calls in which none comes before one that ended before it
- * began; of a map that evicts, what calls may answer at all. Memory is sequentially consistent
- * here; see test-hash-threads.c for the other half.
+ * began; of a map that evicts, what calls may answer at all. And a thread that stops for good, at
+ * any access, keeps no other from ending: a warp may not run some of its lanes. Memory is
+ * sequentially consistent here; see test-hash-threads.c for the other half.
  *
  *     test-hash-schedules [RANDOM_RUNS [SEED]]
  */
@@ -26,9 +27,11 @@
 #define THREADS_MAX 3
 #define CALLS_MAX 3 /* of a thread */
 #define STEPS_MAX 4096
+#define STALLED_STEPS_MAX 100000 /* of all threads while one has stopped */
 #define STACK_SIZE 65536
 #define N_KEYS 3
 #define KEY_WORDS 2
+#define NOBODY THREADS_MAX
 
 enum call_kind {
 	CALL_END,
@@ -65,6 +68,9 @@ static struct {
 	u64 keys[N_KEYS][KEY_WORDS];
 	u32 group_bits, n_threads, current, steps, preemptions;
 	bool random;
+	bool stalls; /* thread `stalled` stops for good, before access number `stalls_at` from now
+		      */
+	u32 stalled, stalls_at;
 	ucontext_t main, threads[THREADS_MAX];
 	char stacks[THREADS_MAX][STACK_SIZE];
 	bool done[THREADS_MAX], waits[THREADS_MAX];
@@ -156,11 +162,27 @@ static void check_keys(void) {
 		}
 }
 
+/* One more access where a thread stops. */
+static void step_stalled(void) {
+	if (run.steps > STALLED_STEPS_MAX)
+		run.wrong = "waits for a thread that has stopped";
+	else if (run.current != run.stalled || run.stalls_at--)
+		return;
+	run.done[run.current] = true;
+	if (run.wrong || !count_others(false))
+		setcontext(&run.main);
+	switch_to(other_thread(0, false));
+}
+
 static void step(void) {
 	u32 others = count_others(false), next = 0;
 
 	check_keys();
 	run.steps++;
+	if (run.stalls) {
+		step_stalled();
+		return;
+	}
 	if (run.random)
 		next = random_below(4) == 0 ? choose(others + 1) : 0;
 	else if (run.preemptions)
@@ -403,11 +425,14 @@ static u32 count_threads(const struct scenario *s) {
 	return n;
 }
 
-static void run_once(const struct scenario *s) {
+/* `stalled`: the thread that stops for good, before access `at`; NOBODY: none does. */
+static void run_threads(const struct scenario *s, u32 stalled, u32 at) {
 	struct order start = { .present = s->prepared };
 
 	run.scenario = s;
 	run.steps = run.n_threads = 0;
+	run.stalled = stalled;
+	run.stalls_at = at;
 	run.preemptions = run.random ? UINT32_MAX : s->preemptions;
 	memcpy(run.calls, s->calls, sizeof(run.calls));
 	memset(run.done, 0, sizeof(run.done));
@@ -429,8 +454,14 @@ static void run_once(const struct scenario *s) {
 		if (s->prepared >> i & 1)
 			hash_update(&run.hash, run.keys[i], (u64)(i + 1) << 32, 0);
 	run.n_threads = count_threads(s);
-	run.current = choose(run.n_threads);
+	run.stalls = stalled < run.n_threads;
+	run.current = run.stalls ? stalled : choose(run.n_threads);
 	swapcontext(&run.main, &run.threads[run.current]);
+	if (run.stalls) {
+		run.stalls = false;
+		free((void *)(uintptr_t)run.hash.base);
+		return;
+	}
 
 	if (!run.wrong)
 		run.wrong = hash_check(&run.hash);
@@ -440,6 +471,10 @@ static void run_once(const struct scenario *s) {
 			    : has_order(&start)                       ? NULL
 						: "results that no order explains";
 	free((void *)(uintptr_t)run.hash.base);
+}
+
+static void run_once(const struct scenario *s) {
+	run_threads(s, NOBODY, 0);
 }
 
 static int report(const struct scenario *s, unsigned long runs) {
@@ -635,6 +670,20 @@ static int run_random_schedules(const struct scenario *s, unsigned long runs) {
 	return report(s, runs);
 }
 
+/* Each thread stops once before each of its accesses; the others end all the same. */
+static int run_all_stalls(const struct scenario *s) {
+	unsigned long runs = 0;
+
+	run.random = true;
+	for (u32 t = 0; t < count_threads(s) && !run.wrong; t++)
+		for (u32 at = 0; !run.wrong; at++, runs++) {
+			run_threads(s, t, at);
+			if (run.stalls_at != UINT32_MAX) /* it has ended before */
+				break;
+		}
+	return report(s, runs);
+}
+
 /* Random calls of random threads, on a map with hardly enough room. */
 static void make_random(struct scenario *s) {
 	bool counts = random_below(4) == 0, deletes = random_below(3) != 0;
@@ -663,7 +712,7 @@ int main(int argc, char **argv) {
 
 	choices.state = argc > 2 ? strtoull(argv[2], NULL, 0) : 1;
 	for (size_t i = 0; i < sizeof(scenarios) / sizeof(scenarios[0]); i++)
-		if (run_all_schedules(&scenarios[i]) ||
+		if (run_all_schedules(&scenarios[i]) || run_all_stalls(&scenarios[i]) ||
 		    run_random_schedules(&scenarios[i], random_runs / 2))
 			return 1;
 	run.random = true;

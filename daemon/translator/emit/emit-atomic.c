@@ -51,19 +51,24 @@ static LLVMValueRef stored_value(struct emitter *e, int32_t imm, LLVMValueRef ol
 }
 
 void emit_map_add(struct emitter *e, const struct emit_address *address, unsigned bytes,
-		  LLVMValueRef operand, bool constant) {
+		  LLVMValueRef operand, enum value_uniform uniform) {
+	static const char *const forms[][2] = {
+		[VALUE_VARYING] = { "varying", "uniform" },
+		[VALUE_PLACE_UNIFORM] = { "varying_place", "uniform_place" },
+		[VALUE_ALWAYS_UNIFORM] = { "varying_constant", "constant" },
+	};
 	LLVMValueRef args[3] = { address->pointer,
-				 LLVMBuildTrunc(e->builder, operand, emit_int(e, bytes), ""),
-				 LLVMConstInt(e->i1, constant, false) };
+				 LLVMBuildTrunc(e->builder, operand, emit_int(e, bytes), "") };
+	bool place = uniform == VALUE_PLACE_UNIFORM && !address->own;
 	char name[64];
 
+	if (place)
+		args[2] = LLVMBuildICmp(e->builder, LLVMIntNE, e->fields[POINT_UNIFORM / 8],
+					emit_const(e, 0), "");
 	snprintf(name, sizeof(name), "gpuprobe_add%u_%s%s", bytes * 8,
-		 address->own      ? "own"
-		 : !address->exact ? "varying"
-		 : constant        ? "constant"
-				   : "uniform",
+		 address->own ? "own" : forms[uniform][address->exact],
 		 address->system ? "_sys" : "");
-	emit_call(e, name, args, address->own || address->exact ? 2 : 3);
+	emit_call(e, name, args, place ? 3 : 2);
 }
 
 void emit_atomic(struct emitter *e, const struct bpf_insn *insn) {
@@ -82,7 +87,7 @@ void emit_atomic(struct emitter *e, const struct bpf_insn *insn) {
 		emit_store(e, &address, bytes, stored_value(e, insn->imm, old, expected, operand));
 	} else if (global && insn->imm == BPF_ADD) {
 		emit_map_add(e, &address, bytes, operand,
-			     e->state->registers[insn->src_reg].kind == VALUE_CONST);
+			     value_uniform(e->state->registers + insn->src_reg));
 		return;
 	} else {
 		args[n++] = address.pointer;

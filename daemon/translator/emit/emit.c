@@ -367,10 +367,10 @@ static LLVMValueRef set_rmw(struct emitter *e, const struct rmw *rmw, LLVMValueR
 	return sum;
 }
 
-/* All of it as one instruction; `constant`: the operand is the same in all threads. */
+/* All of it as one instruction. */
 static void emit_rmw_atomic(struct emitter *e, const struct rmw *rmw,
 			    const struct emit_address *address, unsigned bytes,
-			    LLVMValueRef operand, bool constant, uint16_t live) {
+			    LLVMValueRef operand, enum value_uniform uniform, uint16_t live) {
 	LLVMValueRef args[3] = { address->pointer,
 				 LLVMBuildTrunc(e->builder, operand, emit_int(e, bytes), ""),
 				 LLVMConstInt(e->i1, 0, false) };
@@ -381,7 +381,7 @@ static void emit_rmw_atomic(struct emitter *e, const struct rmw *rmw,
 	if (live & (1u << rmw->loaded | 1u << rmw->stored))
 		set_rmw(e, rmw, emit_zext(e, emit_call(e, name, args, 3)), operand);
 	else
-		emit_map_add(e, address, bytes, operand, constant);
+		emit_map_add(e, address, bytes, operand, uniform);
 }
 
 /*
@@ -396,17 +396,19 @@ static void emit_rmw(struct emitter *e, const struct rmw *rmw, uint16_t live) {
 	struct emit_address address = emit_address(e, store->dst_reg, store->off);
 	LLVMValueRef operand = rmw->immediate ? emit_const(e, (uint64_t)(int64_t)add->imm)
 					      : emit_get(e, rmw->operand);
-	bool constant = rmw->immediate || e->state->registers[rmw->operand].kind == VALUE_CONST;
+	enum value_uniform uniform = rmw->immediate
+					     ? VALUE_ALWAYS_UNIFORM
+					     : value_uniform(e->state->registers + rmw->operand);
 	LLVMBasicBlockRef aligned, other, done;
 	LLVMValueRef low;
 
 	/* operand += loaded: what the analysis has for the operand is the sum already */
 	if (!rmw->immediate && rmw->operand == rmw->stored)
-		constant = false;
+		uniform = VALUE_VARYING;
 	if (rmw->subtract)
 		operand = LLVMBuildNeg(e->builder, operand, "");
 	if (address.align >= bytes) {
-		emit_rmw_atomic(e, rmw, &address, bytes, operand, constant, live);
+		emit_rmw_atomic(e, rmw, &address, bytes, operand, uniform, live);
 		return;
 	}
 	aligned = emit_new_block(e, "aligned");
@@ -417,7 +419,7 @@ static void emit_rmw(struct emitter *e, const struct rmw *rmw, uint16_t live) {
 	LLVMBuildCondBr(e->builder, LLVMBuildICmp(e->builder, LLVMIntEQ, low, emit_const(e, 0), ""),
 			aligned, other);
 	LLVMPositionBuilderAtEnd(e->builder, aligned);
-	emit_rmw_atomic(e, rmw, &address, bytes, operand, constant, live);
+	emit_rmw_atomic(e, rmw, &address, bytes, operand, uniform, live);
 	LLVMBuildBr(e->builder, done);
 	LLVMPositionBuilderAtEnd(e->builder, other);
 	low = emit_zext(e, emit_load(e, &address, bytes));
@@ -531,7 +533,7 @@ static void emit_arguments(struct emitter *e) {
 						 : emit_const(e, 0);
 		LLVMBuildStore(e->builder, value, register_pointer(e, 0, i));
 	}
-	for (unsigned i = 0; i < TRANSLATE_CONTEXT_FIELDS; i++)
+	for (unsigned i = 0; i < POINT_FIELDS; i++)
 		if (e->analysis->context >> i & 1)
 			e->fields[i] = whole_parameter(e, parameter++);
 	if (e->program->takes_memory)
@@ -578,7 +580,7 @@ int emit_program(LLVMModuleRef module, struct analysis *analysis,
 		.module = module,
 		.context = LLVMGetModuleContext(module),
 	};
-	LLVMTypeRef parameters[1 + TRANSLATE_CONTEXT_FIELDS + POINT_THREAD_WORDS], type;
+	LLVMTypeRef parameters[1 + TRANSLATE_PARAMETERS_MAX], type;
 	unsigned n = program->takes_memory ? 2 : (unsigned)__builtin_popcount(analysis->context);
 	int r = -ENOMEM;
 

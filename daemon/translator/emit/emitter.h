@@ -57,7 +57,7 @@ struct emitter {
 	bool patch; /* the slots are in memory that a parameter points to */
 	LLVMValueRef slots; /* that parameter */
 	LLVMValueRef process; /* the process slot, of a patch what is in it; NULL: not used */
-	LLVMValueRef fields[TRANSLATE_CONTEXT_FIELDS]; /* of the context: parameters, or NULL */
+	LLVMValueRef fields[POINT_FIELDS]; /* of the context: parameters, or NULL */
 	LLVMValueRef thread; /* variable that holds the thread's variables; NULL: not used */
 	bool system; /* some map is in host memory: atomic operations that may meet it are for all
 		      */
@@ -110,7 +110,7 @@ LLVMValueRef emit_condition(struct emitter *e, const struct bpf_insn *insn);
 /* emit-atomic.c */
 void emit_atomic(struct emitter *e, const struct bpf_insn *insn);
 void emit_map_add(struct emitter *e, const struct emit_address *address, unsigned bytes,
-		  LLVMValueRef operand, bool constant);
+		  LLVMValueRef operand, enum value_uniform uniform);
 
 /* emit-helper.c */
 void emit_helper(struct emitter *e, const struct bpf_insn *insn);

@@ -22,6 +22,7 @@
 
 #include "lib/bpf/elf-check.h"
 #include "lib/bpf/helper-name.h"
+#include "lib/bpf/thread-section.h"
 #include "link.h"
 
 static const char *folder;
@@ -249,6 +250,81 @@ static void test_globals(void **state) {
 	link_output_free(output);
 }
 
+/* Variables of a thread are no map, and those behind them have their numbers. */
+static void test_thread(void **state) {
+	static const struct thread_variable variables[] = {
+		{ "begin", 0, 8 }, { "count", 8, 4 }, { "sizes", 12, 8 }, { "entered", 20, 1 }
+	};
+	struct link_output *output = link_named("thread");
+	const struct linked *linked = &output->linked;
+	struct thread_variables found;
+	unsigned int references = 0;
+	struct btf *btf;
+
+	assert_int_equal(linked->n_maps, 5);
+	assert_in_range(linked->thread, 21, 24); /* libbpf may add padding */
+	assert_int_equal(map_named(linked, ".data")->internal, LINKED_MAP_DATA);
+	for (size_t p = 0; p < linked->n_programs; p++) {
+		const struct bpf_insn *insns = insns_of(output, p);
+
+		assert_true(linked->programs[p].gpu); /* one by its variable alone */
+		for (size_t i = 0; i < linked->programs[p].insns.count; i++) {
+			if (insns[i].code != (BPF_LD | BPF_IMM | BPF_DW))
+				continue;
+			if (insns[i].src_reg && insns[i].imm == LINKED_THREAD) {
+				assert_int_equal(insns[i].src_reg, BPF_PSEUDO_MAP_IDX_VALUE);
+				assert_in_range(insns[i + 1].imm, 0, linked->thread - 1);
+				references++;
+			} else if (insns[i].src_reg) {
+				assert_in_range(insns[i].imm, 0, linked->n_maps - 1);
+				assert_int_equal(insns[i].src_reg,
+						 linked->maps[insns[i].imm].internal
+							 ? BPF_PSEUDO_MAP_IDX_VALUE
+							 : BPF_PSEUDO_MAP_IDX);
+			}
+			i++;
+		}
+	}
+	assert_true(references >= 8);
+	btf = btf__new(output->blob + linked->btf.offset, linked->btf.count);
+	assert_non_null(btf);
+	thread_variables_read(&found, btf);
+	assert_int_equal(found.n, 4);
+	for (size_t i = 0; i < 4; i++) {
+		size_t k = 0;
+
+		while (k < 4 && strcmp(found.variables[k].name, variables[i].name))
+			k++;
+		assert_in_range(k, 0, 3);
+		assert_int_equal(found.variables[k].size, variables[i].size);
+	}
+	btf__free(btf);
+	link_output_free(output);
+}
+
+static void expect_refused(const char *name, const char *reason) {
+	struct link_output *output;
+	struct link_failure failure;
+	size_t size;
+	void *elf = object_read(name, &size);
+
+	assert_int_equal(link_object(elf, size, NULL, &output, &failure), LINK_E_OBJECT);
+	assert_string_equal(failure.reason, reason);
+	link_failure_deinit(&failure);
+	free(elf);
+}
+
+static void test_thread_refused(void **state) {
+	expect_refused("thread-initial", "limit in .thread begins as 0 in each thread: it can have "
+					 "no other first value");
+	expect_refused("thread-large", "the variables in .thread have 72 bytes: 64 are allowed, as "
+				       "they are registers of a thread");
+	expect_refused("thread-pointer", "the variables in .thread begin as 0 in each thread: none "
+					 "can begin as an address");
+	expect_refused("thread-section",
+		       "an object with a section .thread can have none of the name .data.t");
+}
+
 static void test_calls(void **state) {
 	struct link_output *output = link_named("calls");
 	const struct linked *linked = &output->linked;
@@ -349,7 +425,7 @@ static void test_lanes(void **state) {
 /* What is written as JSON is read back the same. */
 static void test_json(void **state) {
 	static const char *const names[] = { "counter", "globals", "calls", "hash-ring",
-					     "host",    "log",     "percpu" };
+					     "thread",  "host",    "log",   "percpu" };
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		struct link_output *output = link_named(names[i]);
@@ -362,6 +438,7 @@ static void test_json(void **state) {
 		assert_int_equal(back->n_programs, output->linked.n_programs);
 		assert_int_equal(back->size, output->linked.size);
 		assert_int_equal(back->helper_stub_type, output->linked.helper_stub_type);
+		assert_int_equal(back->thread, output->linked.thread);
 		for (size_t p = 0; p < back->n_programs; p++) {
 			assert_string_equal(back->programs[p].name,
 					    output->linked.programs[p].name);
@@ -396,6 +473,8 @@ static void test_json_hostile(void **state) {
 		"{\"size\":8,\"license\":\"\",\"maps\":{},\"programs\":[]}",
 		"{\"size\":8,\"license\":\"\",\"maps\":[],\"programs\":[7]}",
 		"{\"size\":8,\"license\":7,\"maps\":[],\"programs\":[]}",
+		"{\"size\":8,\"license\":\"\",\"thread\":65,\"maps\":[],\"programs\":[]}",
+		"{\"size\":8,\"license\":\"\",\"thread\":\"8\",\"maps\":[],\"programs\":[]}",
 		"{\"size\":8,\"license\":\"\\u001b\",\"maps\":[],\"programs\":[]}",
 		"{\"size\":8,\"license\":\"\",\"btf\":{\"offset\":0,\"size\":9,"
 		"\"helper_stub_type\":1},\"maps\":[],\"programs\":[]}",
@@ -579,6 +658,7 @@ int main(int argc, char *argv[]) {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_counter),       cmocka_unit_test(test_btf),
 		cmocka_unit_test(test_globals),       cmocka_unit_test(test_calls),
+		cmocka_unit_test(test_thread),        cmocka_unit_test(test_thread_refused),
 		cmocka_unit_test(test_types_survive), cmocka_unit_test(test_classes),
 		cmocka_unit_test(test_only),          cmocka_unit_test(test_contexts),
 		cmocka_unit_test(test_sections),      cmocka_unit_test(test_log),

@@ -65,10 +65,25 @@ static bool has_uses(const struct image_target *target) {
 	return false;
 }
 
+/* Do its programs keep variables of a thread? */
+static bool has_thread(const struct image_request *request, const struct image_target *target) {
+	for (uint32_t i = 0; i < target->count; i++) {
+		const struct probe_program *program = &request->programs[target->uses[i].program];
+
+		for (uint32_t k = 0; k < program->context_count; k++)
+			if (point_is_thread(program->context[k]))
+				return true;
+	}
+	return false;
+}
+
 /* Is it clear already that a target has no twin? */
-static const char *find_fault(const struct image_target *target) {
+static const char *find_fault(const struct image_request *request,
+			      const struct image_target *target) {
 	if (target->device_function)
 		return "probes in device functions need PTX";
+	if (has_thread(request, target))
+		return "variables of a thread (.thread) need PTX";
 	return has_uses(target) ? NULL
 				: "probes other than at entry and return, and those of "
 				  "--engine=ptx, need PTX";
@@ -78,7 +93,7 @@ static const char *find_fault(const struct image_target *target) {
 static int read_kernel(struct machine *machine, size_t i) {
 	const struct image_target *target = &machine->targets->targets[i];
 	struct sass_refusal *refusal = &machine->refusals[i];
-	const char *fault = find_fault(target);
+	const char *fault = find_fault(machine->request, target);
 	int r;
 
 	if (fault)

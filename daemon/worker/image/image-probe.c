@@ -50,7 +50,8 @@ static enum image_probe_place place_of(const struct probe_use *use) {
 
 /* Has a kernel a probe of its own for this field of a context? */
 static bool is_kernels(uint32_t field) {
-	return field >= COUNT_FIELD && !point_is_launch(POINT_KERNEL_CONTEXT, field);
+	return field >= COUNT_FIELD && field != POINT_UNIFORM &&
+	       !point_is_launch(POINT_KERNEL_CONTEXT, field);
 }
 
 static bool is_id(uint32_t field) {

@@ -41,7 +41,7 @@ static bool read_context(struct probe_program *program, struct json_object *obje
 		int64_t offset;
 
 		if (!json_int_at(array, i, 0, UINT16_MAX, &offset) || offset % 8 ||
-		    (offset >= POINT_CONTEXT_MAX && !point_is_thread((uint32_t)offset)))
+		    (offset >= 8 * POINT_FIELDS && !point_is_thread((uint32_t)offset)))
 			return false;
 		context[program->context_count++] = (uint16_t)offset;
 	}

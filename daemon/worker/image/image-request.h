@@ -30,7 +30,7 @@ struct image_request {
 	const uint8_t *text; /* from CHECK on: the foreign text, mapped */
 	size_t text_size;
 	bool one_thread; /* compile with one */
-	enum job_twins twins; /* from what; with WIRE_IMAGE_FLAG_TWIN */
+	enum job_twins twins; /* from what */
 	uint32_t isa, target; /* the most that the foreign text may ask for; 0: as the image and the
 				 programs */
 	int output, text_output, instructions; /* -1: not wanted */

@@ -195,7 +195,7 @@ class Points(Base):
         described = [{"name": "__gpuprobe_o1_p0", "fd": 2, "isa": 63, "target": 52, "context": [64, 72]}]
         text, _ = self.text(("f", "entry"), program=program, programs=described)
         self.assertEqual(text.count(COUNT), 1)
-        for context in [3], [200], [-8], ["64"], "x", [0] * 33:
+        for context in [3], [208], [-8], ["64"], "x", [0] * 33:
             with self.subTest(context):
                 reply, _ = self.job("error", ("f", "entry"), programs=[dict(described[0], context=context)])
                 self.assertEqual(reply["error"], "internal")

@@ -31,7 +31,6 @@ sys.path.insert(0, str(TOP / "daemon/translator"))
 from worker_driver import Worker  # noqa: E402
 
 IMAGE_WORKER, PROGRAM_WORKER, OBJECTS, NVCC, NVDISASM = sys.argv[1:6]
-TWIN = 4  # WIRE_IMAGE_FLAG_TWIN
 SYMBOL = "__gpuprobe_o1_p0"
 SKIP = 77
 
@@ -324,6 +323,7 @@ class Choice(Base):
         self.assertEqual(reply["cause"], "no_ptx")
         self.own(cubin, counter, [("meant", "memory")], "probes other than at entry and return, .* need PTX")
         self.own(cubin, counter, [("meant", "entry", {"ptx": True})], "those of --engine=ptx, need PTX")
+        self.own(cubin, Program("block_sched"), [("meant",)], r"^no twin can be made: variables of a thread \(\.thread\) need PTX")
         self.own(compiled(VARIABLES, "-arch=sm_80"), counter, [("meant",)], "for sm_80, the device is sm_90", twins="machine_code")
         self.own(compiled(VARIABLES, "-arch=sm_80"), counter, [("meant",)], "machine code for sm_80 is not understood", twins="machine_code", capability=80)
         self.own(compiled(VARIABLES, "-arch=sm_80"), counter, [("meant",)], "^no PTX for sm_80 in this image: SASS only$", capability=80)

@@ -204,7 +204,7 @@ void patch_field_write(FILE *stream, const struct patch_class *class, uint32_t o
 		return;
 	}
 	if ((class->context == POINT_EVENT_CONTEXT && field >= EVENT_ARGUMENTS) ||
-	    point_is_launch(class->context, offset)) {
+	    point_is_launch(class->context, offset) || offset == POINT_UNIFORM) {
 		snprintf(argument, PATCH_ARGUMENT_SIZE, "0");
 		return;
 	}

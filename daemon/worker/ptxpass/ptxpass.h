@@ -60,7 +60,7 @@ struct ptxpass_program {
 	char symbol[64];
 	char *text; /* owned */
 	uint32_t isa, target;
-	uint16_t context[TRANSLATE_CONTEXT_FIELDS];
+	uint16_t context[TRANSLATE_PARAMETERS_MAX];
 	uint32_t context_count;
 };
 
