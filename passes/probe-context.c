@@ -197,11 +197,13 @@ static bool write_kernel_field(const struct writer *writer, uint64_t *number) {
 	*number = 0;
 	switch (writer->field) {
 	case FIELD_KERNEL_ID:
-		*number = writer->place->kernel
-				  ? kernel_id(writer->place->kernel, strlen(writer->place->kernel))
-				  : kernel_id(writer->text + function->name.offset,
-					      function->name.length);
-		return false;
+		*number = kernel_id(writer->text + function->name.offset, function->name.length);
+		if (!writer->place->kernel_variable)
+			return false;
+		declare(writer);
+		LINE(writer, "ld.const.u64 " FIELD ", [%s];", writer->field,
+		     writer->place->kernel_variable);
+		return true;
 	case FIELD_DEVICE:
 		write_process(writer, 8, 64);
 		return true;

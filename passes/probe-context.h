@@ -33,7 +33,7 @@ struct probe_place {
 	const char *process_space; /* "const" or "global" */
 	const struct probe_access *access; /* NULL: the context of a kernel's entry */
 	uint64_t instruction; /* its id, with access */
-	const char *kernel; /* whose id it is; NULL: the function's own */
+	const char *kernel_variable; /* where the kernel's id is; NULL: it is the function */
 	bool launch; /* the function has the block of its launch, proto/launch.h */
 	bool inlined; /* the programs stand there themselves */
 };

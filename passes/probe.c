@@ -424,7 +424,7 @@ static int write_place(struct work *work, FILE *stream, uint32_t first, uint32_t
 		.names = &work->names,
 		.statement = site->statement,
 		.process_space = pass->set.constant_full ? "global" : "const",
-		.kernel = work->function->kernel,
+		.kernel_variable = work->function->kernel_variable,
 		.launch = work->launch,
 		.inlined = work->forms[first] == FORM_INLINE,
 	};

@@ -106,7 +106,9 @@ struct probe_function {
 	const struct ptx_function *function;
 	struct probe_use *uses;
 	uint32_t use_count;
-	const char *kernel; /* whose id programs see; NULL: its own */
+	/* a variable in .const, of the module, that has the id of the kernel that programs see;
+	 * NULL: it is this one */
+	const char *kernel_variable;
 };
 
 /* An instruction that got a memory probe. */

@@ -142,6 +142,8 @@ static int rewrite(struct machine *machine, size_t i) {
 		.exit = exit ? &exit->probe : NULL,
 		.own_parameters = entry ? entry->kernel != NULL : exit && exit->kernel,
 		.bases = machine->bases,
+		.own_at = machine->probes.ids_at,
+		.own_shift = machine->probes.ids ? (uint32_t)(i * sizeof(uint64_t)) : 0,
 	};
 	int r;
 

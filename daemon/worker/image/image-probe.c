@@ -20,6 +20,7 @@
 #include "image-probe.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,10 +28,13 @@
 #include "image-apart.h"
 #include "lib/base/clock.h"
 #include "lib/ptx/ptx-edit.h"
+#include "proto/kernel-id.h"
 #include "proto/point.h"
 
 #define NAME "__gpuprobe_place" /* of probes, with a number behind it */
 #define PARAMETER "__gpuprobe_parameter"
+#define IDS "__gpuprobe_kernels" /* a variable with the ids of all targets */
+#define IDS_MAX 4096 /* half of the constant bank */
 #define ID_FIELD 0 /* of a gpuprobe_kernel_ctx: kernel_id, */
 #define COUNT_FIELD 56 /* and param_count, which the parameters follow */
 #define EXIT_BLOCK 1 /* the basic block of programs at an exit */
@@ -44,19 +48,25 @@ static enum image_probe_place place_of(const struct probe_use *use) {
 	return use->point == POINT_RETURN ? IMAGE_PROBE_EXIT : IMAGE_PROBE_ENTRY;
 }
 
-/* Is a field of a context another one in each kernel? */
+/* Has a kernel a probe of its own for this field of a context? */
 static bool is_kernels(uint32_t field) {
-	return field == ID_FIELD || (field >= COUNT_FIELD && field != POINT_UNIFORM &&
-				     !point_is_launch(POINT_KERNEL_CONTEXT, field));
+	return field >= COUNT_FIELD && field != POINT_UNIFORM &&
+	       !point_is_launch(POINT_KERNEL_CONTEXT, field);
 }
 
-static bool reads_kernel(const struct image_request *request, const struct image_target *target) {
+static bool is_id(uint32_t field) {
+	return field == ID_FIELD;
+}
+
+/* Do programs of a target read a field of a kind? */
+static bool reads(const struct image_request *request, const struct image_target *target,
+		  bool (*is_meant)(uint32_t field)) {
 	for (uint32_t i = 0; i < target->count; i++) {
 		const struct probe_program *program = &request->programs[target->uses[i].program];
 
 		for (uint32_t k = 0;
 		     image_probe_can(&target->uses[i]) && k < program->context_count; k++)
-			if (is_kernels(program->context[k]))
+			if (is_meant(program->context[k]))
 				return true;
 	}
 	return false;
@@ -117,8 +127,9 @@ static int choose(struct image_probes *probes, const struct image_request *reque
 			return -ENOMEM;
 	}
 	for (size_t i = 0; i < targets->n; i++) {
-		const bool own = reads_kernel(request, &targets->targets[i]);
+		const bool own = reads(request, &targets->targets[i], is_kernels);
 
+		probes->ids |= reads(request, &targets->targets[i], is_id);
 		for (size_t place = 0; kernels[i].arch && place < _IMAGE_PROBE_PLACES; place++)
 			give_probe(probes, &targets->targets[i], i, own ? &kernels[i] : NULL,
 				   (enum image_probe_place)place);
@@ -169,14 +180,26 @@ static void write_kernel(FILE *stream, struct image_probe *probe, size_t number)
 	free(parameters);
 }
 
-static int write_module(struct image_probes *probes, uint32_t capability, char **text,
-			size_t *length) {
+static void write_ids(FILE *stream, const struct image_targets *targets) {
+	fprintf(stream, ".visible .const .align 8 .u64 " IDS "[%zu] = {", targets->n);
+	for (size_t i = 0; i < targets->n; i++) {
+		const char *name = targets->targets[i].name.mangled;
+
+		fprintf(stream, "%s0x%" PRIx64, i ? ", " : "", kernel_id(name, strlen(name)));
+	}
+	fputs("};\n", stream);
+}
+
+static int write_module(struct image_probes *probes, uint32_t capability,
+			const struct image_targets *targets, char **text, size_t *length) {
 	FILE *stream = open_memstream(text, length);
 
 	if (!stream)
 		return -ENOMEM;
 	/* 8.1: parameters of more than 4 KiB */
 	fprintf(stream, ".version 8.1\n.target sm_%u\n.address_size 64\n", capability);
+	if (probes->ids)
+		write_ids(stream, targets);
 	for (size_t i = 0; i < probes->n; i++)
 		write_kernel(stream, &probes->probes[i], i);
 	return fclose(stream) ? -ENOMEM : 0;
@@ -247,7 +270,7 @@ static int put_programs(struct image_probes *probes, const struct image_request 
 		snprintf(name, sizeof(name), NAME "%zu", i);
 		functions[i].function = ptx_module_find_function(module, name, strlen(name));
 		functions[i].uses = make_uses(&probes->probes[i], &functions[i].use_count);
-		functions[i].kernel = probes->probes[i].target->name.mangled;
+		functions[i].kernel_variable = probes->ids ? IDS : NULL;
 		r = !functions[i].uses ? -ENOMEM : !functions[i].function ? -EINVAL : 0;
 	}
 	if (!r)
@@ -258,14 +281,20 @@ static int put_programs(struct image_probes *probes, const struct image_request 
 	return r;
 }
 
-static int write_text(struct image_probes *probes, const struct image_request *request) {
+static int write_text(struct image_probes *probes, const struct image_request *request,
+		      const struct image_targets *targets) {
 	struct ptx_module module;
 	struct ptx_error error;
 	char *text = NULL;
 	size_t length;
 	int r;
 
-	r = write_module(probes, request->capability, &text, &length);
+	if (probes->ids && targets->n > IDS_MAX) {
+		snprintf(probes->message, sizeof(probes->message),
+			 "programs read the ids of more than %u kernels of one image", IDS_MAX);
+		return IMAGE_PROBE_E_TRANSFORM;
+	}
+	r = write_module(probes, request->capability, targets, &text, &length);
 	if (!r)
 		r = ptx_module_parse(&module, text, length, &error);
 	if (!r) {
@@ -328,6 +357,20 @@ static int compile(struct image_probes *probes, uint32_t capability, struct comp
 	return r > 0 ? IMAGE_PROBE_E_COMPILE : r;
 }
 
+/* Where the ids of kernels are in constant bank 3. */
+static bool find_ids(struct image_probes *probes) {
+	const size_t bank = sass_cubin_find(&probes->cubin, ".nv.constant3", "");
+	const char *name;
+	Elf64_Sym symbol;
+
+	for (uint64_t i = 1; bank && sass_cubin_symbol(&probes->cubin, i, &symbol, &name); i++)
+		if (symbol.st_shndx == bank && name && !strcmp(name, IDS)) {
+			probes->ids_at = (uint32_t)symbol.st_value;
+			return true;
+		}
+	return false;
+}
+
 /* Reads what the compiler made. What is no probe says why. */
 static int read_probes(struct image_probes *probes) {
 	struct sass_refusal refusal;
@@ -340,6 +383,8 @@ static int read_probes(struct image_probes *probes) {
 	if (r)
 		return r > 0 ? IMAGE_PROBE_E_TRANSFORM : r;
 	probes->opened = true;
+	if (probes->ids && !find_ids(probes))
+		return -EINVAL;
 	for (size_t i = 0; i < probes->n; i++) {
 		struct image_probe *one = &probes->probes[i];
 		char name[40];
@@ -362,7 +407,7 @@ int image_probes_make(struct image_probes *probes, const struct image_request *r
 	*probes = (struct image_probes){};
 	r = choose(probes, request, targets, kernels);
 	if (!r)
-		r = write_text(probes, request);
+		r = write_text(probes, request, targets);
 	if (!r)
 		r = set_apart(probes);
 	if (!r)

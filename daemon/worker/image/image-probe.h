@@ -6,8 +6,9 @@
  * is a kernel in PTX that has all programs of one place, compiled by NVIDIA's compiler. All probes
  * of an image are one module, so they share maps as they do in a PTX twin.
  *
- * Kernels with the same programs share a probe. Where a program reads what differs between kernels
- * (its id, its parameters) each has its own, which declares the same parameters as the kernel.
+ * Kernels with the same programs share a probe. Ids of kernels are constants of the module, one for
+ * each target, of which probes read the first: the rewriter moves that on. Where a program reads
+ * parameters each kernel has a probe of its own, which declares the same ones as the kernel.
  */
 
 #include "daemon/worker/compiler/compiler.h"
@@ -46,6 +47,8 @@ struct image_probes {
 	size_t code_size;
 	struct sass_cubin cubin; /* likewise, open */
 	bool opened;
+	bool ids; /* programs read the kernel's id */
+	uint32_t ids_at; /* where those are in constant bank 3 */
 	int64_t compile_us;
 	char *log; /* owned, may be NULL */
 	char message[400];

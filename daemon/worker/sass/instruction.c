@@ -10,6 +10,7 @@
 
 #include "refusal.h"
 
+#define UNIFORM_BIT 67 /* of PLOP3: its predicate in bits 68-70 is a uniform one */
 #define OPCODE_BITS 0xfff
 #define CONTROL_HI (UINT64_C(0x1fffff) << 41) /* stall to reuse */
 
@@ -94,8 +95,22 @@ static unsigned named(struct sass_word word, unsigned fields) {
 	return found & ~(1U << SASS_TRUE_PREDICATE);
 }
 
+/* Fields that name predicates; those of PLOP3 that may name either say which by a bit of their
+ * own (nvdisasm). */
+static unsigned predicate_fields(const struct sass_opcode *opcode, struct sass_word word) {
+	const unsigned either = opcode->predicates & opcode->uniform_predicates;
+
+	return opcode->predicates & ~(sass_bits(word, UNIFORM_BIT, 1) ? either : 0);
+}
+
+static unsigned uniform_fields(const struct sass_opcode *opcode, struct sass_word word) {
+	const unsigned either = opcode->predicates & opcode->uniform_predicates;
+
+	return opcode->uniform_predicates & ~(sass_bits(word, UNIFORM_BIT, 1) ? 0 : either);
+}
+
 unsigned sass_predicates(const struct sass_opcode *opcode, struct sass_word word, unsigned fields) {
-	return named(word, opcode->predicates & fields);
+	return named(word, predicate_fields(opcode, word) & fields);
 }
 
 unsigned sass_guard(const struct sass_opcode *opcode, struct sass_word word) {
@@ -107,13 +122,15 @@ unsigned sass_guard(const struct sass_opcode *opcode, struct sass_word word) {
 unsigned sass_uniform_predicates(const struct sass_opcode *opcode, struct sass_word word) {
 	const unsigned guard = opcode->flags & SASS_UGUARD ? 1U << sass_bits(word, 12, 3) : 0;
 
-	return named(word, opcode->uniform_predicates) | (guard & ~(1U << SASS_TRUE_PREDICATE));
+	return named(word, uniform_fields(opcode, word)) | (guard & ~(1U << SASS_TRUE_PREDICATE));
 }
 
 struct sass_word sass_map_predicates(const struct sass_opcode *opcode, struct sass_word word,
 				     const uint8_t numbers[8]) {
+	const unsigned fields = predicate_fields(opcode, word);
+
 	for (unsigned i = 0; i < sizeof(predicate_at); i++)
-		if (opcode->predicates & 1U << i)
+		if (fields & 1U << i)
 			word = sass_set_bits(word, predicate_at[i], 3,
 					     numbers[sass_bits(word, predicate_at[i], 3)]);
 	if (!(opcode->flags & SASS_UGUARD))
@@ -123,8 +140,10 @@ struct sass_word sass_map_predicates(const struct sass_opcode *opcode, struct sa
 
 struct sass_word sass_map_uniform_predicates(const struct sass_opcode *opcode,
 					     struct sass_word word, const uint8_t numbers[8]) {
+	const unsigned fields = uniform_fields(opcode, word);
+
 	for (unsigned i = 0; i < sizeof(predicate_at); i++)
-		if (opcode->uniform_predicates & 1U << i)
+		if (fields & 1U << i)
 			word = sass_set_bits(word, predicate_at[i], 3,
 					     numbers[sass_bits(word, predicate_at[i], 3)]);
 	if (opcode->flags & SASS_UGUARD)

@@ -44,11 +44,6 @@ static void note_registers(struct sass_probe *probe, const struct sass_opcode *o
 		probe->predicates |= (1U << SASS_TRUE_PREDICATE) - 1;
 	probe->predicates |= sass_guard(opcode, word) | sass_predicates(opcode, word, ~0U);
 	probe->uniform_predicates |= sass_uniform_predicates(opcode, word);
-	/* A field that names one or the other has to say which, and that is not decoded. */
-	for (unsigned i = 0; i < 5; i++)
-		if ((opcode->predicates & opcode->uniform_predicates & 1U << i) &&
-		    sass_predicates(opcode, word, 1U << i))
-			probe->mixes = true;
 	if (sass_write_scoreboard(word) != SASS_NO_SCOREBOARD)
 		probe->scoreboards |= 1U << sass_write_scoreboard(word);
 	if (sass_read_scoreboard(word) != SASS_NO_SCOREBOARD)
@@ -141,7 +136,10 @@ static int find_mixed(struct sass_probe *probe) {
 
 		if (targets[number / 8] & 1U << number % 8)
 			fresh = (struct fresh){};
-		probe->mixes |= is_stale(opcode, word, &fresh);
+		if (is_stale(opcode, word, &fresh) && !probe->mixes) {
+			probe->mixes = true;
+			probe->mixes_at = at;
+		}
 		if (opcode->flags &
 		    (SASS_SWITCH | SASS_EXIT | SASS_BRANCH | SASS_CALL | SASS_RETURN))
 			fresh = (struct fresh){};

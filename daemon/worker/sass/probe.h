@@ -36,7 +36,8 @@ struct sass_probe {
 		parameters; /* bytes of all its parameters; what is behind the kernel's is the block
 			     */
 	uint64_t pairs[2]; /* a bit for each pair of registers that it names */
-	bool mixes; /* it needs uniform values behind a place where other threads may have run */
+	bool mixes; /* it needs uniform values behind a place where other threads may have run, */
+	uint64_t mixes_at; /* first here */
 	bool wide; /* it needs registers in fours: 128 bits are loaded or stored */
 	uint16_t uniform_quads, barriers; /* as in struct sass_usage */
 	uint8_t predicates, uniform_predicates, scoreboards;

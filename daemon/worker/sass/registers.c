@@ -133,8 +133,12 @@ int sass_map_exit(struct sass_map *map, const struct sass_kernel *kernel,
 		return sass_refuse(refusal, "the kernel may write predicates late, and leaves too "
 					    "few for the probe");
 	if (probe->mixes)
-		return sass_refuse(refusal, "the probe needs uniform values behind a branch, where "
-					    "other threads of the warp may have changed them");
+		return sass_refuse_word(refusal,
+					"the probe needs a uniform value behind a branch, where "
+					"other threads of the warp may have changed it,",
+					probe->mixes_at + SASS_WORD_SIZE,
+					probe->code ? sass_read(probe->code, probe->mixes_at)
+						    : (struct sass_word){});
 	if (!map_numbers(map->uniform_quad, probe->uniform_quads,
 			 kernel->usage.uniform_quads | 1U << LAST_UNIFORM_QUAD))
 		return sass_refuse(refusal, "the kernel leaves too few uniform registers");

@@ -40,12 +40,15 @@ static void append_word(struct rewriter *rewriter, struct sass_word word) {
 static struct sass_word move_constant(const struct rewriter *rewriter,
 				      const struct sass_opcode *opcode, struct sass_word word) {
 	const unsigned offset = sass_constant_offset(word), bank = sass_constant_bank(word);
+	const struct sass_request *request = rewriter->request;
+	const bool own = bank == SASS_BANK_CONSTANTS && offset >= request->own_at &&
+			 offset < request->own_at + sizeof(uint64_t);
 
 	if (!(opcode->flags & SASS_CONSTANT))
 		return word;
 	if (bank)
-		return sass_with_constant_offset(word,
-						 offset + rewriter->request->bases.bank[bank]);
+		return sass_with_constant_offset(word, offset + request->bases.bank[bank] +
+							       (own ? request->own_shift : 0));
 	if (rewriter->request->own_parameters || offset < rewriter->kernel.arch->parameters)
 		return word;
 	return sass_with_constant_offset(word, offset + rewriter->twin.block_at);

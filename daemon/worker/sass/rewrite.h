@@ -17,6 +17,9 @@ struct sass_request {
 	const struct sass_probe *entry, *exit; /* NULL: none there */
 	bool own_parameters; /* probes have the kernel's parameters, and then the block if any */
 	struct sass_bases bases; /* where the data of probes was put */
+	/* 8 bytes of the probes' constants in whose place this kernel's are read: so many bytes on
+	 */
+	uint32_t own_at, own_shift;
 };
 
 struct sass_twin {
