@@ -44,7 +44,7 @@
 #define AWAITED_GATE_WAIT_MS 100 /* for twins that are awaited, */
 #define AWAITED_IDLE_WAIT_MS 1000 /* where loading the original may wait as long */
 #define REPORT_WAIT_MS 1
-#define TRIES_SHORT 12 /* then a context is waited for longer that was never idle so far: */
+#define TRIES_SHORT 12 /* then a context, or a gate, is waited for longer that was never free: */
 #define IDLE_WAIT_LONG_MS 20
 #define SYNC_RETRY_MS 20
 #define RETRY_FIRST_MS 1 /* then twice as long each time */
@@ -310,13 +310,13 @@ static bool is_idle(driver_handle primary, uint64_t until_ms) {
 }
 
 /* Closes the gate; where a twin is awaited, launches of other threads may take a while. */
-static bool close_gate(bool awaited) {
-	const uint64_t now = deadline_now_ms(),
-		       until = now + (awaited ? AWAITED_GATE_WAIT_MS : GATE_WAIT_MS);
+static bool close_gate(bool awaited, unsigned tries) {
+	const uint64_t wait_ms = tries < TRIES_SHORT ? GATE_WAIT_MS : IDLE_WAIT_LONG_MS,
+		       until = deadline_now_ms() + (awaited ? AWAITED_GATE_WAIT_MS : wait_ms);
 	bool closed;
 
 	do {
-		closed = gate_close(deadline_now_ms() + GATE_WAIT_MS);
+		closed = gate_close(deadline_now_ms() + wait_ms);
 	} while (!closed && deadline_now_ms() < until);
 	return closed;
 }
@@ -332,7 +332,7 @@ static bool begin_idle(driver_handle primary, bool awaited, unsigned tries) {
 				 : tries >= TRIES_SHORT ? IDLE_WAIT_LONG_MS
 							: IDLE_WAIT_MS;
 
-	if (!close_gate(awaited))
+	if (!close_gate(awaited, tries))
 		return false;
 	if (!capture_is_going_on() && is_idle(primary, deadline_now_ms() + wait_ms))
 		return true;
