@@ -193,11 +193,13 @@ static void test_context(void **state) {
 	assert_int_equal(compiled_check_context(&program, "p", POINT_MEMORY, error), 0);
 	program.context[1] = 192; /* and that of a kernel's context */
 	assert_int_equal(compiled_check_context(&program, "p", POINT_ENTRY, error), 0);
-	program.context[1] = 200;
+	program.context[1] = POINT_UNIFORM; /* the pass gives it, at any place */
+	assert_int_equal(compiled_check_context(&program, "p", POINT_ENTRY, error), 0);
+	program.context[1] = 208;
 	assert_int_equal(compiled_check_context(&program, "p", POINT_ENTRY, error),
 			 COMPILED_E_INVALID);
 	assert_string_equal(
-		error, "program p reads byte 200 of its context: at this point it has 200 bytes");
+		error, "program p reads byte 208 of its context: at this point it has 200 bytes");
 	program.context[1] = 40;
 	assert_int_equal(compiled_check_context(&program, "p", POINT_CLASS, error),
 			 COMPILED_E_INVALID);
