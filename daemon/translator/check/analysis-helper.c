@@ -301,17 +301,13 @@ static enum value_uniform uniform_result(const struct helper *helper) {
 	return VALUE_VARYING;
 }
 
-int analysis_helper(struct analysis *a, struct analysis_frame *state, uint32_t frame, size_t pc) {
-	uint32_t id = (uint32_t)a->flow->insns[pc].imm, map;
-	const struct helper *helper = helper_find((int32_t)id);
-	struct value *regs = state->registers, scalar = value_scalar(0, 0);
-	const char *name = helper_kernel_name(id);
+/* What a helper reads and writes. */
+static int step_helper(struct analysis *a, struct analysis_frame *state, uint32_t frame, size_t pc,
+		       const struct helper *helper) {
+	struct value *regs = state->registers;
+	uint32_t map;
 	int r = 0;
 
-	if (!helper && name)
-		return fault_at(a->fault, pc, "%s (%u) is not available on the GPU", name, id);
-	if (!helper)
-		return fault_at(a->fault, pc, "helper %u is not available on the GPU", id);
 	switch (helper->kind) {
 	case HELPER_MAP_LOOKUP:
 		r = step_lookup(a, state, frame, pc, helper);
@@ -356,11 +352,26 @@ int analysis_helper(struct analysis *a, struct analysis_frame *state, uint32_t f
 	case HELPER_PUTS:
 		r = step_log(a, state, frame, pc, helper);
 		break;
-	case HELPER_LOOP: /* the flow knows what it calls: leave_block() */
-		return 0;
 	default:
 		break;
 	}
+	return r;
+}
+
+int analysis_helper(struct analysis *a, struct analysis_frame *state, uint32_t frame, size_t pc) {
+	const uint32_t id = (uint32_t)a->flow->insns[pc].imm;
+	const struct helper *helper = helper_find((int32_t)id);
+	struct value *regs = state->registers, scalar = value_scalar(0, 0);
+	const char *name = helper_kernel_name(id);
+	int r;
+
+	if (!helper && name)
+		return fault_at(a->fault, pc, "%s (%u) is not available on the GPU", name, id);
+	if (!helper)
+		return fault_at(a->fault, pc, "helper %u is not available on the GPU", id);
+	if (helper->kind == HELPER_LOOP) /* the flow knows what it calls: leave_block() */
+		return 0;
+	r = step_helper(a, state, frame, pc, helper);
 	if (a->recording && (helper->kind == HELPER_COMM || helper->kind == HELPER_PID_TGID ||
 			     helper->kind == HELPER_DEVICE))
 		a->process = true;
