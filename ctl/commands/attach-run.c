@@ -81,7 +81,7 @@ static int print(struct attach_run *run, bool nonzero) {
 		puts("}");
 	if (r == CTL_RESULTS_CUT)
 		r = ctl_fail(CTL_ERROR, "interrupted: not all of the log and the maps is printed");
-	if (!r)
+	if (!r && !child_was_not_run(&run->child))
 		attached_tell_unprobed(run->ctl, run->session.pid ? 0 : run->pid, run->seen);
 	return r;
 }

@@ -375,7 +375,7 @@ static int finish(struct follow *follow) {
 	evaluator->exited |= exited;
 	evaluate_print_all(evaluator);
 	fflush(evaluator->show.out);
-	if (follow->gpu.attached)
+	if (follow->gpu.attached && !child_was_not_run(&follow->child))
 		attached_tell_unprobed(follow->ctl, follow->session.pid ? 0 : follow->pid,
 				       follow->gpu.seen);
 	follow->lost = tell_lost(follow);

@@ -60,6 +60,10 @@ bool child_failed(struct child *child);
 /* Whether it has ended by now, or waits for that. */
 bool child_ended(struct child *child, bool wait);
 void child_kill(struct child *child);
+/* CMD could not be executed, and that was said. */
+static inline bool child_was_not_run(const struct child *child) {
+	return child->status == 126 || child->status == 127;
+}
 
 /* attached.c: an object that is attached for as long as we last. One at a time in a process. */
 /* Returns the exit status, and what the daemon says of it. */

@@ -246,6 +246,7 @@ def test_exit_status():
     gputrace("-e", "BEGIN { exit(); }", app=["sh", "-c", "exit 9"], status=0)
     gputrace("-e", 'BEGIN { exit(3); } END { printf("end\\n"); }', app=None, status=3)
     _, err = gputrace("-e", "thread:* { @ = count(); }", app=["/nonexistent"], status=127)
+    check("no process with CUDA was seen" not in err, err)
     check("gputrace: /nonexistent: No such file" in err, err)
     gputrace("-c", "exit 5", "-e", "launch:* { @ = count(); }", app=None, status=5)
     out, _ = gputrace("-c", f"{VEC_ADD} --threads 64 && exit 4", "-e", "thread:* { @ = count(); } launch:* { @l = count(); }", app=None, status=4)
