@@ -71,8 +71,8 @@ static void put_bounds(char text[static 64], const struct histogram_bucket *buck
 		snprintf(text, 64, "[%s, %s)", low, high);
 }
 
-static void put_line(FILE *out, const char *bounds, int width, uint64_t count, uint64_t most) {
-	const int bar = (int)((double)count / (double)most * BAR);
+void histogram_line(FILE *out, const char *bounds, int width, uint64_t count, double share) {
+	const int bar = (int)(share * BAR);
 
 	fprintf(out, "%-*s %8" PRIu64 " |", width, bounds, count);
 	for (int i = 0; i < BAR; i++)
@@ -99,7 +99,8 @@ void histogram_print(FILE *out, const struct histogram_bucket *buckets, size_t n
 	}
 	for (size_t i = 0; i < n; i++) {
 		put_bounds(text, &buckets[i], unit);
-		put_line(out, text, width, buckets[i].count, most);
+		histogram_line(out, text, width, buckets[i].count,
+			       (double)buckets[i].count / (double)most);
 	}
 }
 

@@ -27,6 +27,8 @@ struct histogram_bucket {
 
 /* In [2^power, 2^(power + 1)); all that is smaller belongs to power 0. */
 struct histogram_bucket histogram_power(unsigned int power, uint64_t count);
+/* A bucket: bounds in so many columns, and a bar of that share of a full one. */
+void histogram_line(FILE *out, const char *bounds, int width, uint64_t count, double share);
 /* A line a bucket, from the first to the last one that is not empty. */
 void histogram_print(FILE *out, const struct histogram_bucket *buckets, size_t n,
 		     enum histogram_unit unit);

@@ -91,24 +91,18 @@ static void put_float_bounds(size_t bucket, char text[static 64]) {
 
 /* Those that are not empty: there are many between 0 and 1. */
 static void put_float_histogram(FILE *out, const uint64_t *buckets, int64_t div) {
-	enum {
-		BAR = 52
-	};
 	uint64_t most = 1;
 
 	for (size_t i = 0; buckets && i < SCRIPT_FLOAT_BUCKETS; i++)
 		most = buckets[i] > most ? buckets[i] : most;
 	for (size_t i = 0; buckets && i < SCRIPT_FLOAT_BUCKETS; i++) {
-		const int bar = (int)((double)buckets[i] / (double)most * BAR);
 		char text[64];
 
 		if (!buckets[i])
 			continue;
 		put_float_bounds(i, text);
-		fprintf(out, "%-24s %8" PRIu64 " |", text, buckets[i] / (uint64_t)div);
-		for (int j = 0; j < BAR; j++)
-			fputc(j < bar ? '@' : ' ', out);
-		fputs("|\n", out);
+		histogram_line(out, text, 24, buckets[i] / (uint64_t)div,
+			       (double)buckets[i] / (double)most);
 	}
 }
 
