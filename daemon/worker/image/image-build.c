@@ -149,7 +149,35 @@ static int compile_limited(struct image_built *result, const struct image_source
 	return r < 0 ? r : 0;
 }
 
-/* Puts the new image together. */
+int image_pack(struct image_built *result, unsigned int capability, const uint8_t *cubin,
+	       size_t cubin_size, const struct fatbin_spec *ptx, const char *text, size_t length) {
+	const struct fatbin_spec code = {
+		.kind = FATBIN_KIND_ELF,
+		.isa_major = 1,
+		.isa_minor = cubin_size > CUBIN_ABI_OFFSET ? cubin[CUBIN_ABI_OFFSET] : 0,
+		.sm = capability,
+		.flags = ptx ? ptx->flags : FATBIN_FLAG_64BIT | FATBIN_FLAG_LINUX,
+		.name = ptx ? ptx->name : NULL,
+		.name_size = ptx ? ptx->name_size : 0,
+		.payload = cubin,
+		.payload_size = cubin_size,
+	};
+	struct fatbin_writer writer;
+	int r;
+
+	r = fatbin_writer_init(&writer);
+	if (!r)
+		r = fatbin_writer_add(&writer, &code);
+	if (!r && ptx)
+		r = fatbin_writer_add_ptx(&writer, ptx, text, length);
+	if (!r)
+		r = fatbin_writer_finish(&writer, &result->data, &result->size);
+	fatbin_writer_deinit(&writer);
+	/* The only positive error of the writer: a name or options of gigabytes. */
+	return r > 0 ? -EFBIG : r;
+}
+
+/* Puts the image together. */
 static int pack(struct image_built *result, const struct image_source *source, const uint8_t *cubin,
 		size_t cubin_size) {
 	const struct ptx_module *edited = source->module;
@@ -165,31 +193,10 @@ static int pack(struct image_built *result, const struct image_source *source, c
 		.name = entry ? entry->name : NULL,
 		.name_size = entry ? entry->name_size : 0,
 	};
-	const struct fatbin_spec code = {
-		.kind = FATBIN_KIND_ELF,
-		.isa_major = 1,
-		.isa_minor = cubin_size > CUBIN_ABI_OFFSET ? cubin[CUBIN_ABI_OFFSET] : 0,
-		.sm = source->capability,
-		.flags = ptx.flags,
-		.name = ptx.name,
-		.name_size = ptx.name_size,
-		.payload = cubin,
-		.payload_size = cubin_size,
-	};
-	struct fatbin_writer writer;
-	int r;
 
-	r = fatbin_writer_init(&writer);
-	if (!r)
-		r = fatbin_writer_add(&writer, &code);
-	if (!r)
-		r = fatbin_writer_add_ptx(&writer, &ptx, result->text ? result->text : edited->text,
-					  result->text ? result->text_length : edited->length);
-	if (!r)
-		r = fatbin_writer_finish(&writer, &result->data, &result->size);
-	fatbin_writer_deinit(&writer);
-	/* The only positive error of the writer: a name or options of gigabytes. */
-	return r > 0 ? -EFBIG : r;
+	return image_pack(result, source->capability, cubin, cubin_size, &ptx,
+			  result->text ? result->text : edited->text,
+			  result->text ? result->text_length : edited->length);
 }
 
 int image_build(struct image_built *result, const struct image_source *source,

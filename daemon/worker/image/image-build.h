@@ -41,3 +41,8 @@ struct image_built {
 int image_build(struct image_built *result, const struct image_source *source,
 		struct compiler *compiler);
 void image_built_deinit(struct image_built *result);
+
+/* Puts a cubin into a fatbin, and PTX if there is any (ptx NULL: none; its payload is the text). 0,
+ * -ENOMEM and the like. */
+int image_pack(struct image_built *result, unsigned int capability, const uint8_t *cubin,
+	       size_t cubin_size, const struct fatbin_spec *ptx, const char *text, size_t length);

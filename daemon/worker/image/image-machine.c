@@ -26,8 +26,6 @@
 #include "image-twin.h"
 #include "proto/launch.h"
 
-#define ABI_OFFSET 8 /* of a cubin's version of the ABI */
-
 struct machine {
 	struct sass_cubin cubin;
 	const struct image_request *request;
@@ -208,30 +206,6 @@ static int check_refusals(const struct machine *machine, bool all) {
 	return refuse(machine->reason, "%s", first->text);
 }
 
-/* The image: a fatbin with the cubin and nothing else. */
-static int pack(struct image_built *result, const struct image_request *request,
-		const uint8_t *cubin, size_t size) {
-	const struct fatbin_spec code = {
-		.kind = FATBIN_KIND_ELF,
-		.isa_major = 1,
-		.isa_minor = cubin[ABI_OFFSET],
-		.sm = request->capability,
-		.flags = FATBIN_FLAG_64BIT | FATBIN_FLAG_LINUX,
-		.payload = cubin,
-		.payload_size = size,
-	};
-	struct fatbin_writer writer;
-	int r;
-
-	r = fatbin_writer_init(&writer);
-	if (!r)
-		r = fatbin_writer_add(&writer, &code);
-	if (!r)
-		r = fatbin_writer_finish(&writer, &result->data, &result->size);
-	fatbin_writer_deinit(&writer);
-	return r > 0 ? -EFBIG : r;
-}
-
 /* Where a cubin and its bank of addresses are in the image. False: they are not. */
 static bool find_bank(const struct image_built *result, uint64_t *at) {
 	struct elf_view view;
@@ -288,7 +262,7 @@ static int finish(struct machine *machine, struct image_built *result) {
 	if (!r)
 		r = sass_cubin_write(&machine->cubin, &cubin, &size);
 	if (!r)
-		r = pack(result, machine->request, cubin, size);
+		r = image_pack(result, machine->request->capability, cubin, size, NULL, NULL, 0);
 	free(cubin);
 	if (!r)
 		r = add_table(machine, result);
