@@ -37,6 +37,7 @@
 #include "lib/json.h"
 
 #define PAYLOAD_MAX PTX_SOURCE_MAX
+#define NO_PTX "no PTX for sm_%u in this image: "
 #define NAMED_MAX 3 /* kernels that nobody means, by name */
 #define NAMED_SIZE 49
 
@@ -171,15 +172,15 @@ static int read_ptx(struct job *job) {
 }
 
 /* See below. */
-static int without_ptx(struct job *job, const char *format, ...)
-	__attribute__((format(printf, 2, 3)));
+static int without_ptx(struct job *job, bool none, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
 
 static int read_ptx_entry(struct job *job) {
 	int r;
 
 	r = fatbin_entry_ptx(job->entry, PAYLOAD_MAX, &job->original.text, &job->original.length);
 	if (r == FATBIN_E_OPAQUE)
-		return without_ptx(job, "the PTX in this image is scrambled");
+		return without_ptx(job, false, "the PTX in this image is scrambled");
 	if (r > 0)
 		return reply_error(job, JOB_E_IMAGE, "PTX entry: %s", fatbin_strerror(r));
 	return r ? r : read_ptx(job);
@@ -294,20 +295,29 @@ static int reply(struct job *job, enum job_status status) {
 	return r ? r : add_kernels(job);
 }
 
-/* The reply with a twin from machine code. */
-static int deliver_machine(struct job *job, const struct image_built *result) {
+/* The compiler did not take a text: `what` it is. */
+static int reply_not_compiled(struct job *job, const char *what, const char *log) {
+	const char *line = log ?: "";
+
+	return finish(worker_reply_error(job->reply, log, JOB_E_COMPILE,
+					 "%s does not compile the %s for sm_%u: %.*s",
+					 compiler_name(job->compiler), what,
+					 job->request.capability, (int)strcspn(line, "\n"), line));
+}
+
+/* Writes the image of a twin, and the text that was compiled for it. */
+static int deliver_twin(struct job *job, const struct image_built *result, const char *text,
+			size_t length, enum job_twins twins) {
 	int r;
 
-	job->edited = true;
-	r = deliver(job, job->request.text_output, JOB_KEY_TEXT_SIZE, result->text,
-		    result->text_length);
+	r = deliver(job, job->request.text_output, JOB_KEY_TEXT_SIZE, text, length);
 	if (!r)
 		r = deliver(job, job->request.output, JOB_KEY_SIZE, result->data, result->size);
 	if (r)
 		return r;
 	json_add_int(job->reply, "compile_us", result->compile_us);
-	json_add_string(job->reply, JOB_KEY_TWIN, job_twins[JOB_TWINS_MACHINE_CODE]);
-	return reply(job, JOB_MADE);
+	json_add_string(job->reply, JOB_KEY_TWIN, job_twins[twins]);
+	return 0;
 }
 
 /*
@@ -331,7 +341,11 @@ static int try_machine(struct job *job, bool all, char reason[IMAGE_MACHINE_REAS
 		r = image_machine_build(&result, &source, &job->targets, job->compiler, reason);
 	switch (r) {
 	case 0:
-		r = deliver_machine(job, &result);
+		job->edited = true;
+		r = deliver_twin(job, &result, result.text, result.text_length,
+				 JOB_TWINS_MACHINE_CODE);
+		if (!r)
+			r = reply(job, JOB_MADE);
 		break;
 	case IMAGE_MACHINE_E_NONE:
 		r = 0;
@@ -340,11 +354,7 @@ static int try_machine(struct job *job, bool all, char reason[IMAGE_MACHINE_REAS
 		r = reply_error(job, JOB_E_TRANSFORM, "%s", reason);
 		break;
 	case IMAGE_MACHINE_E_COMPILE:
-		r = finish(worker_reply_error(job->reply, result.log, JOB_E_COMPILE,
-					      "%s does not compile the programs for sm_%u: %.*s",
-					      compiler_name(job->compiler), job->request.capability,
-					      (int)strcspn(result.log ?: "", "\n"),
-					      result.log ?: ""));
+		r = reply_not_compiled(job, "programs", result.log);
 		break;
 	}
 	image_built_deinit(&result);
@@ -368,10 +378,12 @@ static bool takes_machine_code(const struct job *job) {
 }
 
 /*
- * There is machine code, and the PTX that it was made from cannot be used: says why, unless the
- * twin can be made from machine code.
+ * There is machine code, and the PTX that it was made from cannot be used, or (none) is not there:
+ * says why, unless the twin can be made from machine code. The daemon knows an image without PTX by
+ * its cause.
  */
-static int without_ptx(struct job *job, const char *format, ...) {
+static int without_ptx(struct job *job, bool none, const char *format, ...) {
+	const bool tried = takes_machine_code(job);
 	char why[256], reason[IMAGE_MACHINE_REASON_MAX];
 	va_list arguments;
 	int r;
@@ -379,25 +391,13 @@ static int without_ptx(struct job *job, const char *format, ...) {
 	va_start(arguments, format);
 	vsnprintf(why, sizeof(why), format, arguments);
 	va_end(arguments);
-	if (!takes_machine_code(job))
-		return reply_own(job, "%s", why);
-	r = try_machine(job, false, reason);
-	return r ? r : reply_own(job, IMAGE_TWIN_NONE "%.200s (%.100s)", reason, why);
-}
-
-/* Machine code alone. The daemon knows such an image by its cause. */
-__attribute__((format(printf, 2, 3))) static int no_ptx(struct job *job, const char *format, ...) {
-	char why[200];
-	va_list arguments;
-	int r;
-
-	va_start(arguments, format);
-	vsnprintf(why, sizeof(why), format, arguments);
-	va_end(arguments);
-	r = without_ptx(job, "no PTX for sm_%u in this image: %s", job->request.capability, why);
-	if (r == 1 && !json_has(job->reply, JOB_KEY_TWIN) && !json_has(job->reply, JOB_KEY_ERROR))
+	r = tried ? try_machine(job, false, reason) : 0;
+	if (r)
+		return r;
+	if (none)
 		json_add_string(job->reply, JOB_KEY_CAUSE, job_causes[JOB_CAUSE_NO_PTX]);
-	return r;
+	return tried ? reply_own(job, IMAGE_TWIN_NONE "%.200s (%.100s)", reason, why)
+		     : reply_own(job, "%s", why);
 }
 
 /* The twin from machine code, where that is wanted first or alone. */
@@ -419,7 +419,7 @@ static int find_source(struct job *job) {
 	int r;
 
 	if (job->request.kind == WIRE_IMAGE_CUBIN)
-		return no_ptx(job, "SASS only");
+		return without_ptx(job, true, NO_PTX "SASS only", job->request.capability);
 	if (job->cubin.relocatable)
 		return reply_own(job, "relocatable code (-rdc=true), to be linked before it runs");
 	virtual_sm = job->cubin.virtual_sm ? job->cubin.virtual_sm : job->code->sm;
@@ -428,12 +428,14 @@ static int find_source(struct job *job) {
 	if (!job->entry) {
 		any = image_select_ptx(&job->fatbin, job->request.capability);
 		if (!any)
-			return no_ptx(job, "SASS only");
-		return no_ptx(
-			job,
-			"its SASS for sm_%u%s was made from compute_%u%s, its PTX is compute_%u%s",
-			job->code->sm, image_entry_suffix(job->code), virtual_sm,
-			image_entry_suffix(job->code), any->sm, image_entry_suffix(any));
+			return without_ptx(job, true, NO_PTX "SASS only", job->request.capability);
+		return without_ptx(job, true,
+				   NO_PTX
+				   "its SASS for sm_%u%s was made from compute_%u%s, its PTX is "
+				   "compute_%u%s",
+				   job->request.capability, job->code->sm,
+				   image_entry_suffix(job->code), virtual_sm,
+				   image_entry_suffix(job->code), any->sm, image_entry_suffix(any));
 	}
 	r = read_ptx_entry(job);
 	for (size_t i = 0; !r && i < job->n_names; i++) {
@@ -442,7 +444,7 @@ static int find_source(struct job *job) {
 		kernel = ptx_module_find_function(&job->original.module, job->names[i],
 						  strlen(job->names[i]));
 		if (!kernel || !kernel->entry || !kernel->body.length)
-			return without_ptx(job,
+			return without_ptx(job, false,
 					   "the PTX of this image lacks kernel %.120s of its SASS",
 					   job->names[i]);
 	}
@@ -625,7 +627,7 @@ static int read_unedited(struct job *job, struct source *unedited,
 }
 
 /* Compiles, makes the twin's image, replies. */
-static int build_from(struct job *job, const struct source *edited, struct compiler *compiler) {
+static int build_from(struct job *job, const struct source *edited) {
 	struct image_source source = {
 		.entry = job->entry,
 		.module = &edited->module,
@@ -635,7 +637,6 @@ static int build_from(struct job *job, const struct source *edited, struct compi
 	};
 	struct source unedited = {};
 	struct image_built result;
-	unsigned int threads = 0;
 	int r;
 
 	r = read_unedited(job, &unedited, &source.unedited);
@@ -643,36 +644,21 @@ static int build_from(struct job *job, const struct source *edited, struct compi
 		source_deinit(&unedited);
 		return r;
 	}
-	if (compiler && job->request.one_thread)
-		threads = compiler_use_threads(compiler, 1);
-	r = image_build(&result, &source, compiler);
-	if (threads)
-		compiler_use_threads(compiler, threads);
+	r = image_build(&result, &source, job->compiler);
 	source_deinit(&unedited);
 	if (r == IMAGE_BUILD_E_COMPILE)
-		r = finish(worker_reply_error(job->reply, result.log, JOB_E_COMPILE,
-					      "%s does not compile the edited PTX for sm_%u: %.*s",
-					      compiler_name(compiler), job->request.capability,
-					      (int)strcspn(result.log ?: "", "\n"),
-					      result.log ?: ""));
+		r = reply_not_compiled(job, "edited PTX", result.log);
 	if (!r)
 		r = finish_twin(job, edited, &result);
 	if (!r)
-		r = deliver(job, job->request.text_output, JOB_KEY_TEXT_SIZE,
-			    result.text ? result.text : edited->text,
-			    result.text ? result.text_length : edited->length);
-	if (!r)
-		r = deliver(job, job->request.output, JOB_KEY_SIZE, result.data, result.size);
-	if (!r) {
-		json_add_int(job->reply, "compile_us", result.compile_us);
-		json_add_string(job->reply, JOB_KEY_TWIN, job_twins[JOB_TWINS_PTX]);
-	}
+		r = deliver_twin(job, &result, result.text ? result.text : edited->text,
+				 result.text ? result.text_length : edited->length, JOB_TWINS_PTX);
 	image_built_deinit(&result);
 	return r;
 }
 
 /* The same of what is meant alone. */
-static int build(struct job *job, const struct source *edited, struct compiler *compiler) {
+static int build(struct job *job, const struct source *edited) {
 	char reason[IMAGE_TWIN_REASON_MAX];
 	struct source cut = {};
 	struct ptx_error error = {};
@@ -687,7 +673,7 @@ static int build(struct job *job, const struct source *edited, struct compiler *
 		r = reply_error(job, JOB_E_TRANSFORM, "the text of the twin, line %u: %s",
 				error.line, error.message);
 	if (!r)
-		r = build_from(job, &cut, compiler);
+		r = build_from(job, &cut);
 	source_deinit(&cut);
 	return r;
 }
@@ -710,13 +696,13 @@ static int stage_edit(struct job *job) {
 	return r ? r : reply(job, JOB_TEXT);
 }
 
-static int stage_all(struct job *job, struct compiler *compiler) {
+static int stage_all(struct job *job) {
 	struct source edited = {};
 	int r;
 
 	r = edit(job, &job->original.module, &edited);
 	if (!r)
-		r = build(job, &edited, compiler);
+		r = build(job, &edited);
 	source_deinit(&edited);
 	return r ? r : reply(job, JOB_MADE);
 }
@@ -741,7 +727,7 @@ static int leave_out(struct job *job) {
 }
 
 /* What is asked for, once the PTX is there. */
-static int run_stage(struct job *job, struct compiler *compiler) {
+static int run_stage(struct job *job) {
 	int r;
 
 	switch (job->request.stage) {
@@ -755,10 +741,10 @@ static int run_stage(struct job *job, struct compiler *compiler) {
 	case JOB_STAGE_EDIT:
 		return stage_edit(job);
 	case JOB_STAGE_BUILD:
-		r = build(job, &job->foreign, compiler);
+		r = build(job, &job->foreign);
 		return r ? r : reply(job, JOB_MADE);
 	case JOB_STAGE_ALL:
-		return stage_all(job, compiler);
+		return stage_all(job);
 	}
 	return -EINVAL;
 }
@@ -785,9 +771,12 @@ static void job_deinit(struct job *job) {
 int image_job(const struct worker_job *worker_job, struct json_object *json, void *userdata) {
 	struct image_worker *worker = userdata;
 	struct job job = { .reply = json, .compiler = worker->compiler };
+	unsigned int threads = 0;
 	int r;
 
 	r = image_request_read(&job.request, worker_job, json);
+	if (!r && job.compiler && job.request.one_thread)
+		threads = compiler_use_threads(job.compiler, 1);
 	if (!r)
 		r = read_image(&job);
 	if (!r)
@@ -805,7 +794,9 @@ int image_job(const struct worker_job *worker_job, struct json_object *json, voi
 	if (!r)
 		r = read_foreign(&job);
 	if (!r)
-		r = run_stage(&job, worker->compiler);
+		r = run_stage(&job);
+	if (threads)
+		compiler_use_threads(job.compiler, threads);
 	/* Everything above ends in a reply (1) or a failure; running out of memory is the image's
 	 * fault, not ours. */
 	if (r < 0)
